@@ -1,0 +1,21 @@
+// The version of temper: of these headers, and of the library that is loaded.
+#pragma once
+
+#define TEMPER_VERSION_MAJOR 0
+#define TEMPER_VERSION_MINOR 1
+#define TEMPER_VERSION_PATCH 0
+
+/// Marks what libtemper.so exports; everything else in it is hidden.
+#ifndef TEMPER_API
+#define TEMPER_API __attribute__((visibility("default")))
+#endif
+
+namespace temper {
+
+/// Version of the loaded libtemper.so, "major.minor.patch".
+TEMPER_API const char* version();
+
+/// Version of LibTorch that libtemper.so was built against, "2.15.0".
+TEMPER_API const char* torch_version();
+
+} // namespace temper

@@ -1,0 +1,65 @@
+// A call site: one compiled module or function, its signatures and their tiers.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "dispatch/call.h"
+#include "dispatch/watch.h"
+
+namespace temper {
+struct Counters;
+}
+
+namespace temper::dispatch {
+
+/// The validated options of a call site.
+struct SiteOptions {
+  std::string backend = "aten"; ///< A registered backend, or "eager".
+  bool fullgraph = false; ///< Eager with a reason is an error instead.
+  int64_t max_graphs = 8; ///< Skeletons, then eager.
+  int64_t max_signatures = 256; ///< Signatures, then eager.
+  bool operator==(const SiteOptions&) const = default;
+};
+
+/// Thread-safe. Owned by the compiled module or callable.
+class CallSite {
+ public:
+  /// `name` is for messages. `watch` builds the site's roots (called lazily at
+  /// the first call and after `invalidate()`).
+  CallSite(
+      std::string name,
+      SiteOptions options,
+      std::function<void(Watch&)> watch);
+  ~CallSite();
+  CallSite(const CallSite&) = delete;
+  CallSite& operator=(const CallSite&) = delete;
+
+  /// Runs one call on the highest tier that is sound. `code` is called zero or
+  /// one times (twice only after a raw data access on a shadow tensor), on the
+  /// calling thread. Exceptions of the user's code pass through.
+  /// `rerun` must stay valid after the call: it is kept, with the call's
+  /// tensors, for a backward that no artifact knows.
+  Outcome call(
+      const Call& call,
+      UserCode code,
+      const std::function<std::function<Result(const std::vector<at::Tensor>&)>()>&
+          make_rerun);
+
+  /// Options in force from the next call on; drops what was admitted if they
+  /// differ.
+  void set_options(SiteOptions options);
+  SiteOptions options() const;
+  /// This site's own counters.
+  Counters counters() const;
+  /// Text: signatures, tiers, reasons, graphs, counters, costs.
+  std::string explain() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+} // namespace temper::dispatch

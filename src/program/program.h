@@ -1,0 +1,62 @@
+// The executable form: a flat list of instructions over registers.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace temper::program {
+
+/// Index of a register: inputs first, then temporaries.
+using Register = int32_t;
+constexpr Register kNoRegister = -1;
+
+/// What an instruction reads for one schema argument.
+struct Argument {
+  enum class Kind : uint8_t {
+    kNone, kRegister, kRegisterList, kConstant, kSlot, kSlotList, kObject
+  };
+  Kind kind = Kind::kNone;
+  std::vector<int32_t> index; ///< Registers, slots or the object.
+  c10::IValue constant;
+};
+
+struct Instruction;
+struct Frame;
+
+/// Runs one instruction on a frame: a typed call without boxing where the op
+/// has one, else the boxed call.
+using Kernel = void (*)(const Instruction&, Frame&);
+
+struct Instruction {
+  c10::OperatorHandle op;
+  Kernel kernel = nullptr;
+  std::vector<Argument> arguments; ///< In the order of the schema.
+  /// Where the returned tensors go, flattened; kNoRegister drops one.
+  std::vector<Register> results;
+  /// Registers whose last use this is: emptied after the call.
+  std::vector<Register> last_uses;
+};
+
+/// An immutable program, shared by threads. Runs below autograd.
+struct Program {
+  int32_t num_inputs = 0;
+  int32_t num_objects = 0;
+  int32_t num_registers = 0;
+  std::vector<Instruction> instructions;
+  std::vector<Register> outputs; ///< kNoRegister gives an undefined tensor.
+};
+
+/// The state of one run.
+struct Frame {
+  std::vector<at::Tensor> registers;
+  const c10::IValue* slots = nullptr;
+  const c10::IValue* objects = nullptr;
+};
+
+} // namespace temper::program
