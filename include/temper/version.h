@@ -1,14 +1,11 @@
 // The version of temper: of these headers, and of the library that is loaded.
 #pragma once
 
+#include <temper/export.h>
+
 #define TEMPER_VERSION_MAJOR 0
 #define TEMPER_VERSION_MINOR 1
 #define TEMPER_VERSION_PATCH 0
-
-/// Marks what libtemper.so exports; everything else in it is hidden.
-#ifndef TEMPER_API
-#define TEMPER_API __attribute__((visibility("default")))
-#endif
 
 namespace temper {
 

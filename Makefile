@@ -1,0 +1,57 @@
+# The short names of what one does with temper. `make help` lists them.
+PRESET ?= dev
+ARGS ?=
+BUILD = build/$(PRESET)
+CMAKE_ARGS = $(if $(TORCH_ROOT),-DTORCH_ROOT=$(abspath $(TORCH_ROOT)))
+
+help: ## this list
+	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
+
+setup: ## install what is missing (see scripts/setup)
+	@scripts/setup
+
+configure: setup
+	@cmake --preset $(PRESET) $(CMAKE_ARGS)
+
+build: configure ## build everything; PRESET=dev|release|asan|tsan
+	@cmake --build $(BUILD)
+
+test: build ## build and run all tests
+	@ctest --preset $(PRESET)
+
+asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+	@$(MAKE) --no-print-directory PRESET=asan build
+	@ctest --preset asan -L unit
+
+tsan: ## tests of dispatch and runtime under ThreadSanitizer
+	@$(MAKE) --no-print-directory PRESET=tsan build
+	@ctest --preset tsan -R '^(dispatch|runtime)$$'
+
+demo: ## a small GPT trained on text, eager and compiled; ARGS="--help"
+	@$(MAKE) --no-print-directory PRESET=release configure
+	@cmake --build build/release --target char_gpt
+	@build/release/examples/char_gpt $(ARGS)
+
+bench: ## the measurements; ARGS="--help"
+	@$(MAKE) --no-print-directory PRESET=release configure
+	@cmake --build build/release --target temper_bench
+	@build/release/benchmarks/temper_bench $(ARGS)
+
+install: ## install the release build; PREFIX=/usr/local
+	@$(MAKE) --no-print-directory PRESET=release build
+	@cmake --install build/release $(if $(PREFIX),--prefix $(abspath $(PREFIX)))
+
+format: ## format our own files
+	@scripts/format
+
+format-check: ## fail where a file is not formatted
+	@scripts/format --check
+
+tidy: configure ## clang-tidy on our own files
+	@scripts/tidy $(BUILD)
+
+clean: ## remove all builds, keep what setup installed
+	rm -rf build
+
+.PHONY: help setup configure build test asan tsan demo bench install format \
+  format-check tidy clean

@@ -1,0 +1,68 @@
+# Flags that every target of temper shares, sanitizers, and ccache.
+#
+# They are the same for libraries, tests and examples on purpose: <torch/torch.h>
+# takes about a minute to compile, and g++ reuses a precompiled header only under
+# equal flags.
+option(TEMPER_WERROR "Warnings are errors" OFF)
+option(TEMPER_VERIFY "Verify every graph after every pass" OFF)
+option(TEMPER_TESTS "Build the tests" ON)
+option(TEMPER_EXAMPLES "Build the examples" ON)
+option(TEMPER_BENCHMARKS "Build the benchmarks" ON)
+set(TEMPER_SANITIZE "" CACHE STRING "address+undefined or thread, or empty")
+
+if(NOT CMAKE_CXX_COMPILER_ID MATCHES "GNU|Clang")
+  message(FATAL_ERROR "temper: compiler ${CMAKE_CXX_COMPILER_ID} is not known; "
+    "use g++ 12 or later (-DCMAKE_CXX_COMPILER=g++)")
+elseif(CMAKE_CXX_COMPILER_ID STREQUAL "GNU"
+       AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS GCC_MIN_VERSION)
+  message(FATAL_ERROR "temper: g++ ${CMAKE_CXX_COMPILER_VERSION} is too old; "
+    "use ${GCC_MIN_VERSION} or later (-DCMAKE_CXX_COMPILER=g++-12)")
+endif()
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# -fPIC everywhere, not -fPIE in programs: see above.
+add_compile_options(-fPIC)
+
+add_library(temper_flags INTERFACE)
+target_compile_options(temper_flags INTERFACE
+  -Wall -Wextra -Wconversion -Wshadow
+  # Line tables tell where a crash is; LibTorch's full debug information makes
+  # objects ten times larger and links slow.
+  $<$<CONFIG:RelWithDebInfo>:-g1>)
+if(TEMPER_WERROR)
+  target_compile_options(temper_flags INTERFACE -Werror)
+endif()
+if(TEMPER_VERIFY)
+  target_compile_definitions(temper_flags INTERFACE TEMPER_VERIFY=1)
+endif()
+if(TEMPER_SANITIZE STREQUAL "address+undefined")
+  # vptr: LibTorch hides the type information of many of its classes.
+  target_compile_options(temper_flags INTERFACE
+    -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
+    -fno-omit-frame-pointer -O1)
+  target_link_options(temper_flags INTERFACE -fsanitize=address,undefined)
+elseif(TEMPER_SANITIZE STREQUAL "thread")
+  target_compile_options(temper_flags INTERFACE
+    -fsanitize=thread -fno-omit-frame-pointer -O1)
+  target_link_options(temper_flags INTERFACE -fsanitize=thread)
+elseif(TEMPER_SANITIZE)
+  message(FATAL_ERROR "temper: TEMPER_SANITIZE is '${TEMPER_SANITIZE}'; "
+    "expected 'address+undefined', 'thread' or nothing")
+endif()
+
+find_program(CCACHE_PROGRAM ccache)
+if(CCACHE_PROGRAM AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+  # What ccache must be told before it caches precompiled headers and their
+  # users; -fpch-preprocess is the compiler's half of it.
+  set(CMAKE_CXX_COMPILER_LAUNCHER env
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    ${CCACHE_PROGRAM})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    add_compile_options(-fpch-preprocess)
+  endif()
+endif()
