@@ -24,6 +24,10 @@ struct SiteOptions {
   bool operator==(const SiteOptions&) const = default;
 };
 
+/// A copy of the user's code and its arguments that outlives the call.
+using Rerun = std::function<Result(const std::vector<at::Tensor>&)>;
+using MakeRerun = c10::function_ref<Rerun()>;
+
 /// Thread-safe. Owned by the compiled module or callable.
 class CallSite {
  public:
@@ -40,13 +44,9 @@ class CallSite {
   /// Runs one call on the highest tier that is sound. `code` is called zero or
   /// one times (twice only after a raw data access on a shadow tensor), on the
   /// calling thread. Exceptions of the user's code pass through.
-  /// `rerun` must stay valid after the call: it is kept, with the call's
-  /// tensors, for a backward that no artifact knows.
-  Outcome call(
-      const Call& call,
-      UserCode code,
-      const std::function<std::function<Result(const std::vector<at::Tensor>&)>()>&
-          make_rerun);
+  /// `make_rerun` is asked when the code may be needed after the call, for a
+  /// backward that no artifact knows.
+  Outcome call(const Call& call, UserCode code, MakeRerun make_rerun);
 
   /// Options in force from the next call on; drops what was admitted if they
   /// differ.
