@@ -38,8 +38,13 @@ bench: ## the measurements; ARGS="--help"
 	@build/release/benchmarks/temper_bench $(ARGS)
 
 install: ## install the release build; PREFIX=/usr/local
-	@$(MAKE) --no-print-directory PRESET=release build
+	@$(MAKE) --no-print-directory PRESET=release configure
+	@cmake --build build/release --target temper
 	@cmake --install build/release $(if $(PREFIX),--prefix $(abspath $(PREFIX)))
+
+check-install: ## install into a temporary folder and build a program on it
+	@$(MAKE) --no-print-directory PRESET=release configure
+	@scripts/check-install build/release
 
 format: ## format our own files
 	@scripts/format
@@ -53,5 +58,5 @@ tidy: configure ## clang-tidy on our own files
 clean: ## remove all builds, keep what setup installed
 	rm -rf build
 
-.PHONY: help setup configure build test asan tsan demo bench install format \
-  format-check tidy clean
+.PHONY: help setup configure build test asan tsan demo bench install \
+  check-install format format-check tidy clean

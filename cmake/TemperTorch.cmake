@@ -12,8 +12,8 @@ function(temper_import_torch root expected remedy)
   endif()
   if(NOT EXISTS "${root}/lib/libtorch_cpu.so")
     message(FATAL_ERROR
-      "temper: LibTorch not found: '${root}' holds no lib/libtorch_cpu.so.\n"
-      "Expected LibTorch ${expected}. ${remedy}")
+      "temper: LibTorch not found, expected ${expected}.\n"
+      "'${root}' holds no lib/libtorch_cpu.so.\n${remedy}")
   endif()
 
   set(found "unknown")
@@ -34,8 +34,8 @@ function(temper_import_torch root expected remedy)
   string(REGEX MATCH "^[0-9]+\\.[0-9]+" expected_minor "${expected}")
   if(NOT found_minor STREQUAL expected_minor)
     message(FATAL_ERROR
-      "temper: wrong LibTorch in '${root}': found version ${found}, expected "
-      "${expected_minor}.\n${remedy}")
+      "temper: wrong LibTorch: found ${found}, expected ${expected_minor}.\n"
+      "Found in '${root}'.\n${remedy}")
   endif()
 
   add_library(temper::c10 SHARED IMPORTED)
@@ -53,15 +53,10 @@ function(temper_import_torch root expected remedy)
   # at::parallel_for is a header: without -fopenmp it is silently serial in
   # whoever includes it.
   target_compile_options(temper::torch INTERFACE -fopenmp)
-  # libtorch_cpu finds its CUDA stubs by its own RPATH, the linker does not.
+  # libtorch_cpu finds the two CUDA libraries by its own RPATH, and loads them
+  # from there; the linker does not look.
   target_link_options(temper::torch INTERFACE
     -fopenmp LINKER:--allow-shlib-undefined)
   target_link_libraries(temper::torch INTERFACE temper::c10)
-  # libgomp: the wheel brings its own under the same soname; one copy serves.
-  file(GLOB cuda_libs LIST_DIRECTORIES true "${root}/../nvidia/cu*/lib")
-  foreach(folder "${root}/lib" ${cuda_libs})
-    get_filename_component(folder "${folder}" ABSOLUTE)
-    target_link_options(temper::torch INTERFACE "LINKER:-rpath,${folder}")
-  endforeach()
   message(STATUS "LibTorch ${found}: ${root}")
 endfunction()
