@@ -57,11 +57,7 @@ bool env_flag(const char* name, bool fallback) {
   return fallback;
 }
 
-int64_t env_int(
-    const char* name,
-    int64_t fallback,
-    int64_t min,
-    int64_t max) {
+int64_t env_int(const char* name, int64_t fallback, int64_t min, int64_t max) {
   const auto value = env_string(name);
   if (!value) {
     return fallback;

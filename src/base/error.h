@@ -25,19 +25,19 @@ namespace temper::base {
 /// Throws the user's error unless `condition` holds. The other arguments are
 /// concatenated to the message (as in TORCH_CHECK): name the subject, what was
 /// found, what was expected, the remedy. "temper: " is put in front.
-#define TEMPER_CHECK(condition, ...)                          \
-  do {                                                        \
-    if (C10_UNLIKELY(!(condition))) {                         \
-      ::temper::base::throw_error(::c10::str(__VA_ARGS__));   \
-    }                                                         \
+#define TEMPER_CHECK(condition, ...)                        \
+  do {                                                      \
+    if (C10_UNLIKELY(!(condition))) {                       \
+      ::temper::base::throw_error(::c10::str(__VA_ARGS__)); \
+    }                                                       \
   } while (false)
 
 /// Throws temper's own error unless `condition` holds: for what no input of a
 /// user can cause. Further arguments, if any, are concatenated to the message.
-#define TEMPER_INTERNAL(condition, ...)                              \
-  do {                                                               \
-    if (C10_UNLIKELY(!(condition))) {                                \
-      ::temper::base::throw_internal(                                \
-          __FILE__, __LINE__, #condition, ::c10::str(__VA_ARGS__));  \
-    }                                                                \
+#define TEMPER_INTERNAL(condition, ...)                             \
+  do {                                                              \
+    if (C10_UNLIKELY(!(condition))) {                               \
+      ::temper::base::throw_internal(                               \
+          __FILE__, __LINE__, #condition, ::c10::str(__VA_ARGS__)); \
+    }                                                               \
   } while (false)

@@ -13,8 +13,8 @@ namespace temper::base {
 
 namespace {
 
-constexpr std::array<std::string_view, kNumTopics> kNames = {
-    "trace", "shadow", "guard", "graph", "program", "eager", "store"};
+constexpr std::array<std::string_view, kNumTopics> kNames =
+    {"trace", "shadow", "guard", "graph", "program", "eager", "store"};
 constexpr uint32_t kAllTopics = (1U << kNumTopics) - 1;
 
 // Never destroyed: threads may log during exit.
@@ -101,8 +101,7 @@ void warn_once(std::string_view key, std::string_view message) {
 }
 
 void set_log_topics(std::string_view comma_separated) {
-  detail::topics.store(
-      topics_of(comma_separated), std::memory_order_relaxed);
+  detail::topics.store(topics_of(comma_separated), std::memory_order_relaxed);
 }
 
 LogCapture::LogCapture() {

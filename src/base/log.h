@@ -84,9 +84,9 @@ class LogCapture {
 
 /// TEMPER_LOG(kGuard, "'", name, "' traced again"): formats and prints iff the
 /// topic is on.
-#define TEMPER_LOG(topic, ...)                                     \
-  do {                                                             \
-    if (::temper::base::log_on(::temper::base::Topic::topic)) {    \
-      ::temper::base::log_line(::c10::str(__VA_ARGS__));           \
-    }                                                              \
+#define TEMPER_LOG(topic, ...)                                  \
+  do {                                                          \
+    if (::temper::base::log_on(::temper::base::Topic::topic)) { \
+      ::temper::base::log_line(::c10::str(__VA_ARGS__));        \
+    }                                                           \
   } while (false)
