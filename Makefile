@@ -2,7 +2,8 @@
 PRESET ?= dev
 ARGS ?=
 BUILD = build/$(PRESET)
-CMAKE_ARGS = $(if $(TORCH_ROOT),-DTORCH_ROOT=$(abspath $(TORCH_ROOT)))
+# Given always, so that unsetting it brings the wheel back.
+CMAKE_ARGS = -DTORCH_ROOT=$(abspath $(TORCH_ROOT))
 
 help: ## this list
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' Makefile | expand -t 22
