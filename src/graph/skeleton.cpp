@@ -28,7 +28,6 @@ class Writer {
     text_.reserve(512 + 128 * graph_.ops.size());
     text_ += kVersion;
     text_ += graph_.form == Form::kRaw ? " raw\n" : " functional\n";
-    slots();
     for (const Object& object : graph_.objects) {
       text_ += "object ";
       append_quoted(text_, object.kind);
@@ -45,6 +44,7 @@ class Writer {
       operation(op);
     }
     ends();
+    slots();
     return std::move(text_);
   }
 
