@@ -21,11 +21,13 @@ test: build ## build and run all tests
 	@ctest --preset $(PRESET)
 
 asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
-	@$(MAKE) --no-print-directory PRESET=asan build
+	@$(MAKE) --no-print-directory PRESET=asan configure
+	@cmake --build build/asan --target build_unit_tests
 	@ctest --preset asan -L unit
 
 tsan: ## tests of dispatch and runtime under ThreadSanitizer
-	@$(MAKE) --no-print-directory PRESET=tsan build
+	@$(MAKE) --no-print-directory PRESET=tsan configure
+	@cmake --build build/tsan --target dispatch_tests runtime_tests
 	@ctest --preset tsan -R '^(dispatch|runtime)$$'
 
 demo: ## a small GPT trained on text, eager and compiled; ARGS="--help"

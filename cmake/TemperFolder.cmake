@@ -78,7 +78,8 @@ endfunction()
 # start of LibTorch costs more than most tests. It links the objects of the
 # folder that it tests and of those below it (ALSO: of further ones; ALL: of
 # all), never libtemper.so: a second copy in one process would register the
-# dispatcher fallback twice. Nothing happens while the folder has no tests.
+# dispatcher fallback twice. The target build_<label>_tests builds all of a label
+# (unit, model, fuzz). Nothing happens while the folder has no tests.
 function(temper_test name)
   cmake_parse_arguments(arg "ALL" "LABEL" "ALSO" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS
@@ -98,6 +99,10 @@ function(temper_test name)
   endif()
   target_link_libraries(${target} PRIVATE temper_test_support)
   target_precompile_headers(${target} REUSE_FROM temper_pch)
+  if(NOT TARGET build_${arg_LABEL}_tests)
+    add_custom_target(build_${arg_LABEL}_tests)
+  endif()
+  add_dependencies(build_${arg_LABEL}_tests ${target})
   add_test(NAME ${name} COMMAND ${target})
   set_tests_properties(${name} PROPERTIES LABELS ${arg_LABEL} TIMEOUT 1200)
 endfunction()

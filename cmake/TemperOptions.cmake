@@ -31,6 +31,8 @@ add_compile_options(-fPIC)
 add_library(temper_flags INTERFACE)
 target_compile_options(temper_flags INTERFACE
   -Wall -Wextra -Wconversion -Wshadow
+  # Designated initialisers leave out what has a default, on purpose.
+  -Wno-missing-field-initializers
   # Line tables tell where a crash is; LibTorch's full debug information makes
   # objects ten times larger and links slow.
   $<$<CONFIG:RelWithDebInfo>:-g1>)
