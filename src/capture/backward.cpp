@@ -1,0 +1,459 @@
+// Recording the user's own backward.
+//
+// 1. Nodes made during the call (reached from the outputs, not past an input's
+//    edge) get a pre and a post hook.
+// 2. Pre: a gradient that enters the region is a tangent; any other one must be
+//    what the region's nodes sent here. Several are summed as the engine did,
+//    in order of arrival. Then ops are recorded until the post hook.
+// 3. Post: each gradient goes to another node of the region, to an input, or to
+//    an output (its inner part).
+// 4. When the engine's graph task ends, deliveries are cut into segments.
+#include "capture/backward.h"
+
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace temper::capture {
+namespace {
+
+using graph::kNoValue;
+using graph::ValueId;
+using torch::autograd::Edge;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// Gradients are handed over when this much has come together, so that they
+// reach `.grad` (and later all-reduces) while the backward goes on, and are not
+// all alive beside an old `.grad` at its end.
+constexpr size_t kBucketBytes = 1 << 20;
+
+struct PreHook : torch::autograd::FunctionPreHook {
+  PreHook(std::shared_ptr<BackwardRecord> the_record, Node* the_node)
+      : record(std::move(the_record)), node(the_node) {}
+  variable_list operator()(const variable_list& gradients) override {
+    record->before(node, gradients);
+    return gradients;
+  }
+  std::shared_ptr<BackwardRecord> record;
+  Node* node;
+};
+
+struct PostHook : torch::autograd::FunctionPostHook {
+  PostHook(std::shared_ptr<BackwardRecord> the_record, Node* the_node)
+      : record(std::move(the_record)), node(the_node) {}
+  variable_list operator()(
+      const variable_list& outputs,
+      const variable_list& /*inputs*/) override {
+    record->after(node, outputs);
+    return outputs;
+  }
+  std::shared_ptr<BackwardRecord> record;
+  Node* node;
+};
+
+bool has_hooks(Node& node) {
+  return !node.pre_hooks().empty() || !node.tensor_pre_hooks().empty() ||
+      !node.post_hooks().empty() || !node.retains_grad_hooks().empty();
+}
+
+bool is_accumulate(Node* node) {
+  return dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
+}
+
+size_t bytes_of(const graph::Type& type) {
+  size_t bytes = c10::elementSize(type.dtype);
+  for (const auto& dim : type.sizes) {
+    bytes *= static_cast<size_t>(std::max<int64_t>(dim.size, 0));
+  }
+  return bytes;
+}
+
+// The edge of a graph input's tensor, as it was when the call began.
+Edge edge_of_input(
+    const Binding& binding,
+    const std::vector<at::Tensor>& arguments,
+    const std::vector<Edge>& argument_edges) {
+  if (binding.argument >= 0) {
+    return arguments[static_cast<size_t>(binding.argument)].requires_grad()
+        ? argument_edges[static_cast<size_t>(binding.argument)]
+        : Edge();
+  }
+  const at::Tensor tensor(
+      c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(
+          binding.watched));
+  return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor)
+                                : Edge();
+}
+
+} // namespace
+
+BackwardRecord::~BackwardRecord() = default;
+
+std::shared_ptr<BackwardRecord> BackwardRecord::begin(
+    std::unique_ptr<Recorder>& recorder,
+    const std::vector<ResultPlan>& plans,
+    const std::vector<at::Tensor>& results,
+    const std::vector<at::Tensor>& arguments,
+    const std::vector<Edge>& argument_edges,
+    uint64_t first_sequence_number,
+    AutogradTrace& autograd,
+    Done done) {
+  std::shared_ptr<BackwardRecord> record(new BackwardRecord());
+  auto& trace = recorder->trace();
+  // The ports where gradients enter: those of the graph outputs.
+  std::vector<Node*> roots;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const auto& plan = plans[i];
+    if (plan.kind != ResultPlan::Kind::kOutput || !plan.requires_grad ||
+        plan.leaf) {
+      continue;
+    }
+    const at::Tensor base =
+        plan.chain.empty() ? results[i] : results[i]._base();
+    const Port port{base.grad_fn().get(), base.output_nr()};
+    if (port.first == nullptr) {
+      recorder->fail("a result without history requires grad");
+      return nullptr;
+    }
+    const auto [it, added] = record->output_ports_.try_emplace(
+        port, static_cast<int32_t>(autograd.outputs.size()));
+    if (added) {
+      autograd.outputs.push_back({plan.index, 0});
+      roots.push_back(port.first);
+    } else if (
+        autograd.outputs[static_cast<size_t>(it->second)].output !=
+        plan.index) {
+      recorder->fail("two results share one gradient");
+      return nullptr;
+    }
+  }
+  if (autograd.outputs.empty()) {
+    return nullptr;
+  }
+  std::unordered_map<Port, int32_t, PortHash> known; // Port -> graph input.
+  const auto learn_inputs = [&](size_t from) {
+    for (size_t i = from; i < trace.bindings.size(); ++i) {
+      const auto edge =
+          edge_of_input(trace.bindings[i], arguments, argument_edges);
+      if (edge.is_valid()) {
+        known.emplace(
+            Port{edge.function.get(), edge.input_nr}, static_cast<int32_t>(i));
+      }
+    }
+  };
+  learn_inputs(0);
+  for (size_t a = 0; a < arguments.size(); ++a) {
+    // Arguments whose gradient flows although no op read them (an identity
+    // Function) become inputs when their edge is met.
+    if (arguments[a].defined() && argument_edges[a].is_valid()) {
+      known.emplace(
+          Port{argument_edges[a].function.get(), argument_edges[a].input_nr},
+          -2 - static_cast<int32_t>(a));
+    }
+  }
+  // Walk. Output ports reached from inside have an inner gradient part.
+  std::vector<Node*> stack = roots;
+  std::unordered_map<Node*, bool> seen;
+  std::vector<Node*> inner_outputs;
+  while (!stack.empty()) {
+    Node* node = stack.back();
+    stack.pop_back();
+    if (!seen.emplace(node, true).second) {
+      continue;
+    }
+    record->nodes_.push_back(node);
+    if (has_hooks(*node)) {
+      recorder->fail("a hook on an intermediate tensor (" + node->name() + ")");
+      return nullptr;
+    }
+    for (const auto& edge : node->next_edges()) {
+      if (!edge.is_valid()) {
+        continue;
+      }
+      const Port port{edge.function.get(), edge.input_nr};
+      if (const auto output = record->output_ports_.find(port);
+          output != record->output_ports_.end()) {
+        inner_outputs.push_back(port.first);
+      }
+      auto input = known.find(port);
+      if (input == known.end() && is_accumulate(port.first)) {
+        const auto& variable =
+            static_cast<torch::autograd::AccumulateGrad*>(port.first)
+                ->variable;
+        const auto added = recorder->input_of_watched(variable);
+        if (added >= 0) {
+          input = known.emplace(port, added).first;
+        }
+      }
+      if (input != known.end()) {
+        if (input->second <= -2) {
+          input->second = recorder->input_of_argument(-2 - input->second);
+        }
+        if (record->input_ports_
+                .try_emplace(port, static_cast<int32_t>(autograd.inputs.size()))
+                .second) {
+          autograd.inputs.push_back(input->second);
+        }
+        continue;
+      }
+      if (is_accumulate(port.first)) {
+        recorder->fail(
+            "gradients flow to a tensor that is no input, argument or watched "
+            "parameter");
+        return nullptr;
+      }
+      if (port.first->sequence_nr() < first_sequence_number) {
+        recorder->fail("gradients flow to a tensor made before the call");
+        return nullptr;
+      }
+      stack.push_back(port.first);
+    }
+  }
+  // Outputs from which others are computed get steps of their own, in the
+  // order in which the engine reaches them (latest node first).
+  std::sort(inner_outputs.begin(), inner_outputs.end(), [](Node* a, Node* b) {
+    return a->sequence_nr() > b->sequence_nr();
+  });
+  inner_outputs.erase(
+      std::unique(inner_outputs.begin(), inner_outputs.end()),
+      inner_outputs.end());
+  for (const auto& [port, index] : record->output_ports_) {
+    const auto it =
+        std::find(inner_outputs.begin(), inner_outputs.end(), port.first);
+    if (it != inner_outputs.end()) {
+      autograd.outputs[static_cast<size_t>(index)].step =
+          static_cast<int32_t>(it - inner_outputs.begin()) + 1;
+    }
+  }
+  autograd.num_steps = static_cast<int32_t>(inner_outputs.size()) + 1;
+  record->autograd_ = autograd;
+  record->pattern_.tangents.resize(autograd.outputs.size());
+  record->pattern_.needed.resize(autograd.inputs.size());
+  record->output_sums_.resize(autograd.outputs.size());
+  record->input_sums_.resize(autograd.inputs.size());
+  record->input_ready_.resize(autograd.inputs.size());
+  record->step_tangents_.resize(static_cast<size_t>(autograd.num_steps));
+  record->recorder_ = std::move(recorder);
+  record->done_ = std::move(done);
+  for (auto* node : record->nodes_) {
+    node->add_pre_hook(std::make_unique<PreHook>(record, node));
+    node->add_post_hook(std::make_unique<PostHook>(record, node));
+  }
+  return record;
+}
+
+// The first node of the first backward.
+bool BackwardRecord::start() {
+  state_ = State::kRecording;
+  task_ = torch::autograd::get_current_graph_task_id();
+  const auto* info = torch::autograd::get_current_graph_task_exec_info();
+  for (const auto& [port, index] : input_ports_) {
+    bool needed = true;
+    if (info != nullptr && !info->empty()) {
+      const auto it = info->find(port.first);
+      needed = it != info->end() && it->second.should_execute();
+    }
+    pattern_.needed[static_cast<size_t>(index)] = needed;
+  }
+  if (at::GradMode::is_enabled()) {
+    recorder_->fail("double backward (create_graph) through the call");
+  }
+  std::weak_ptr<BackwardRecord> weak = weak_from_this();
+  torch::autograd::Engine::get_default_engine().queue_callback([weak] {
+    if (auto self = weak.lock()) {
+      self->finish();
+    }
+  });
+  return !recorder_->failed();
+}
+
+void BackwardRecord::contribute(Contribution& sum, ValueId value) {
+  sum.value = sum.value == kNoValue ? value
+                                    : recorder_->record_sum(sum.value, value);
+  ++sum.count;
+}
+
+void BackwardRecord::close_step(int32_t step) {
+  const auto here = static_cast<int32_t>(recorder_->trace().graph.ops.size());
+  while (static_cast<int32_t>(step_ends_.size()) < step) {
+    step_ends_.push_back(here);
+  }
+}
+
+void BackwardRecord::before(Node* node, const at::TensorList& gradients) {
+  std::unique_lock lock(mutex_);
+  if (state_ == State::kDone) {
+    return;
+  }
+  if (state_ == State::kWaiting && !start()) {
+    return;
+  }
+  if (recorder_->failed()) {
+    return;
+  }
+  if (torch::autograd::get_current_graph_task_id() != task_) {
+    recorder_->fail("a backward inside the backward");
+    return;
+  }
+  if (capturing()) {
+    recorder_->fail("the backward ran inside another compiled call");
+    return;
+  }
+  for (uint32_t slot = 0; slot < gradients.size(); ++slot) {
+    const auto& gradient = gradients[slot];
+    if (!gradient.defined()) {
+      continue;
+    }
+    const auto output = output_ports_.find({node, slot});
+    if (output != output_ports_.end()) {
+      const auto index = static_cast<size_t>(output->second);
+      const auto step = autograd_.outputs[index].step;
+      if (step < static_cast<int32_t>(step_ends_.size())) {
+        recorder_->fail("the backward reached the results in another order");
+        return;
+      }
+      close_step(step);
+      pattern_.tangents[index] = true;
+      const auto input =
+          static_cast<int32_t>(recorder_->trace().graph.inputs.size());
+      recorder_->add_tangent(gradient, autograd_.outputs[index].output);
+      step_tangents_[static_cast<size_t>(step)].push_back(input);
+      continue;
+    }
+    const auto sent = pending_.find({node, slot});
+    if (sent == pending_.end()) {
+      recorder_->fail(
+          "a gradient entered " + node->name() + " from outside of the call");
+      return;
+    }
+    if (sent->second.count > 1) {
+      recorder_->place_sum(sent->second.value, gradient);
+    } else if (recorder_->resolve(gradient) != sent->second.value) {
+      recorder_->fail("a gradient was changed on its way to " + node->name());
+      return;
+    }
+  }
+  inside_ = true;
+  begin_intercept(*recorder_);
+}
+
+void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
+  std::unique_lock lock(mutex_);
+  if (!inside_) {
+    return;
+  }
+  end_intercept();
+  inside_ = false;
+  const auto& edges = node->next_edges();
+  for (size_t i = 0; i < gradients.size() && i < edges.size(); ++i) {
+    if (!gradients[i].defined() || !edges[i].is_valid() ||
+        recorder_->failed()) {
+      continue;
+    }
+    if (!node->task_should_compute_output(i)) {
+      continue;
+    }
+    const auto value = recorder_->resolve(gradients[i]);
+    if (value == kNoValue) {
+      recorder_->fail(
+          node->name() + " returned a gradient that no tensor op made");
+      return;
+    }
+    const Port port{edges[i].function.get(), edges[i].input_nr};
+    if (const auto input = input_ports_.find(port);
+        input != input_ports_.end()) {
+      const auto index = static_cast<size_t>(input->second);
+      contribute(input_sums_[index], value);
+      input_ready_[index] =
+          static_cast<int32_t>(recorder_->trace().graph.ops.size());
+    } else if (const auto output = output_ports_.find(port);
+               output != output_ports_.end()) {
+      contribute(output_sums_[static_cast<size_t>(output->second)], value);
+    } else {
+      contribute(pending_[port], value);
+    }
+  }
+}
+
+// The graph task has ended: cut the backward ops into segments.
+void BackwardRecord::finish() {
+  std::unique_lock lock(mutex_);
+  if (state_ != State::kRecording) {
+    return;
+  }
+  state_ = State::kDone;
+  auto& graph = recorder_->trace().graph;
+  const auto end = static_cast<int32_t>(graph.ops.size());
+  close_step(autograd_.num_steps);
+  // Gradients of inputs in the order in which they are ready.
+  struct Ready {
+    int32_t at;
+    graph::Delivery delivery;
+  };
+  std::vector<Ready> ready;
+  for (size_t i = 0; i < input_sums_.size(); ++i) {
+    if (input_sums_[i].value != kNoValue) {
+      ready.push_back(
+          {input_ready_[i],
+           {graph::Delivery::Target::kInput,
+            autograd_.inputs[i],
+            input_sums_[i].value}});
+    }
+  }
+  std::stable_sort(ready.begin(), ready.end(), [](const auto& a, const auto& b) {
+    return a.at < b.at;
+  });
+  size_t next = 0;
+  int32_t first = graph.num_forward_ops;
+  for (int32_t step = 0; step < autograd_.num_steps; ++step) {
+    const auto step_end = step + 1 == autograd_.num_steps
+        ? end
+        : step_ends_[static_cast<size_t>(step)];
+    graph::Segment segment;
+    segment.first_op = first;
+    segment.tangents = step_tangents_[static_cast<size_t>(step)];
+    size_t bytes = 0;
+    const bool last_step = step + 1 == autograd_.num_steps;
+    while (next < ready.size() &&
+           (ready[next].at <= step_end || last_step)) {
+      segment.deliveries.push_back(ready[next].delivery);
+      bytes += bytes_of(
+          graph.values[static_cast<size_t>(ready[next].delivery.value)].type);
+      const auto at = ready[next].at;
+      ++next;
+      if (bytes >= kBucketBytes && at < step_end) {
+        segment.end_op = at;
+        graph.segments.push_back(segment);
+        segment = {};
+        segment.first_op = at;
+        bytes = 0;
+      }
+    }
+    for (size_t o = 0; o < autograd_.outputs.size(); ++o) {
+      // The inner part of a gradient goes to the step that takes it in.
+      if (autograd_.outputs[o].step == step + 1 &&
+          output_sums_[o].value != kNoValue) {
+        segment.deliveries.push_back(
+            {graph::Delivery::Target::kOutput,
+             autograd_.outputs[o].output,
+             output_sums_[o].value});
+      }
+    }
+    segment.end_op = step_end;
+    graph.segments.push_back(std::move(segment));
+    first = step_end;
+  }
+  auto done = std::move(done_);
+  lock.unlock();
+  if (done) {
+    done(*this);
+  }
+}
+
+} // namespace temper::capture

@@ -1,0 +1,74 @@
+// The dispatcher fallback. Nothing else registers kernels on `kKey`.
+#include "capture/interceptor.h"
+
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+namespace temper::capture {
+namespace {
+
+thread_local Interceptor* current = nullptr;
+
+void fallback(
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet keys,
+    torch::jit::Stack* stack) {
+  c10::impl::ExcludeDispatchKeyGuard exclude(kKey);
+  const auto below =
+      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+  if (current == nullptr) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  current->handle(op, below, stack);
+}
+
+} // namespace
+
+Interceptor* current_interceptor() {
+  return capturing() ? current : nullptr;
+}
+
+bool capturing() {
+  // While an op is being handled the key is excluded, but the thread is still
+  // inside a capture: a custom op's kernel may call a compiled module.
+  return current != nullptr && c10::impl::tls_is_dispatch_key_included(kKey);
+}
+
+InterceptScope::InterceptScope(Interceptor& interceptor)
+    : previous_(current),
+      was_included_(c10::impl::tls_is_dispatch_key_included(kKey)) {
+  begin_intercept(interceptor);
+}
+
+InterceptScope::~InterceptScope() {
+  current = previous_;
+  c10::impl::tls_set_dispatch_key_included(kKey, was_included_);
+}
+
+NoInterceptScope::NoInterceptScope()
+    : was_included_(c10::impl::tls_is_dispatch_key_included(kKey)) {
+  c10::impl::tls_set_dispatch_key_included(kKey, false);
+}
+
+NoInterceptScope::~NoInterceptScope() {
+  c10::impl::tls_set_dispatch_key_included(kKey, was_included_);
+}
+
+void begin_intercept(Interceptor& interceptor) {
+  current = &interceptor;
+  c10::impl::tls_set_dispatch_key_included(kKey, true);
+}
+
+void end_intercept() {
+  current = nullptr;
+  c10::impl::tls_set_dispatch_key_included(kKey, false);
+}
+
+} // namespace temper::capture
+
+// NOLINTNEXTLINE: the macro makes a static registrar.
+TORCH_LIBRARY_IMPL(_, Fake, m) {
+  m.fallback(
+      torch::CppFunction::makeFromBoxedFunction<&temper::capture::fallback>());
+}

@@ -1,0 +1,64 @@
+// The one place where temper meets the dispatcher: a boxed fallback on the key
+// below Autograd, Autocast and Functionalize, and who listens to it.
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+#include <c10/core/DispatchKeySet.h>
+
+namespace temper::capture {
+
+/// The key temper intercepts. In 2.15 nothing else uses it.
+constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
+
+/// Handles every op that a thread calls while an `InterceptScope` is alive.
+class Interceptor {
+ public:
+  virtual ~Interceptor() = default;
+  /// Handles one op: `stack` holds its arguments and must hold its results
+  /// afterwards. Called with `kKey` excluded, so ops called from here are not
+  /// intercepted. `below` are the keys to redispatch with.
+  virtual void handle(
+      const c10::OperatorHandle& op,
+      c10::DispatchKeySet below,
+      torch::jit::Stack* stack) = 0;
+};
+
+/// The interceptor that ops of this thread reach now, or null.
+Interceptor* current_interceptor();
+
+/// True iff this thread's ops are being captured (so that a compiled module
+/// called now is part of that capture).
+bool capturing();
+
+/// Turns interception on for this thread, and restores what was before.
+class InterceptScope {
+ public:
+  explicit InterceptScope(Interceptor& interceptor);
+  ~InterceptScope();
+  InterceptScope(const InterceptScope&) = delete;
+  InterceptScope& operator=(const InterceptScope&) = delete;
+
+ private:
+  Interceptor* previous_;
+  bool was_included_;
+};
+
+/// Turns interception off for this thread (for temper's own ops).
+class NoInterceptScope {
+ public:
+  NoInterceptScope();
+  ~NoInterceptScope();
+  NoInterceptScope(const NoInterceptScope&) = delete;
+  NoInterceptScope& operator=(const NoInterceptScope&) = delete;
+
+ private:
+  bool was_included_;
+};
+
+/// The two halves of an `InterceptScope`, for hooks that can't hold one. The
+/// engine restores the key itself when a node throws between them.
+void begin_intercept(Interceptor& interceptor);
+void end_intercept();
+
+} // namespace temper::capture

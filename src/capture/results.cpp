@@ -1,0 +1,197 @@
+// Planning a call's results.
+#include "capture/results.h"
+
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+
+namespace temper::capture {
+namespace {
+
+using graph::kNoValue;
+using graph::ValueId;
+
+struct Producer {
+  int32_t op = -1;
+  int32_t result = -1;
+};
+
+std::vector<Producer> producers(const graph::Graph& graph) {
+  std::vector<Producer> made(graph.values.size());
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const auto& results = graph.ops[i].results;
+    for (size_t k = 0; k < results.size(); ++k) {
+      if (results[k] == kNoValue) {
+        continue;
+      }
+      auto& entry = made[static_cast<size_t>(results[k])];
+      if (entry.op < 0) {
+        entry = {static_cast<int32_t>(i), static_cast<int32_t>(k)};
+      }
+    }
+  }
+  return made;
+}
+
+// The graph input that defines `value`, or -1.
+int32_t input_of(const graph::Graph& graph, ValueId value) {
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    if (graph.inputs[i].value == value) {
+      return static_cast<int32_t>(i);
+    }
+  }
+  return -1;
+}
+
+// View ops that lead to `value`, first one first, from `root` or, if that is
+// kNoValue, from the first graph input met (returned in `root`).
+bool find_chain(
+    const Trace& trace,
+    const std::vector<Producer>& made,
+    ValueId value,
+    ValueId& root,
+    std::vector<ResultPlan::Step>& chain) {
+  for (;;) {
+    if (root == kNoValue ? input_of(trace.graph, value) >= 0
+                         : value == root) {
+      root = value;
+      std::reverse(chain.begin(), chain.end());
+      return true;
+    }
+    const auto& producer = made[static_cast<size_t>(value)];
+    if (producer.op < 0) {
+      return false;
+    }
+    const auto& record = trace.ops[static_cast<size_t>(producer.op)];
+    if (!record.view && !record.rebinds) {
+      return false;
+    }
+    chain.push_back({producer.op, producer.result});
+    const auto& op = trace.graph.ops[static_cast<size_t>(producer.op)];
+    value = kNoValue;
+    for (const auto& operand : op.operands) {
+      if (operand.kind == graph::Operand::Kind::kValue) {
+        value = operand.value;
+        break;
+      }
+    }
+    if (value == kNoValue) {
+      return false;
+    }
+  }
+}
+
+} // namespace
+
+std::vector<ResultPlan> plan_results(
+    Recorder& recorder,
+    const std::vector<at::Tensor>& results,
+    const std::vector<at::Tensor>& arguments) {
+  auto& trace = recorder.trace();
+  auto& graph = trace.graph;
+  graph.num_forward_ops = static_cast<int32_t>(graph.ops.size());
+  std::vector<ResultPlan> plans(results.size());
+  const auto output_of = [&](ValueId value) {
+    const auto it =
+        std::find(graph.outputs.begin(), graph.outputs.end(), value);
+    if (it != graph.outputs.end()) {
+      return static_cast<int32_t>(it - graph.outputs.begin());
+    }
+    graph.outputs.push_back(value);
+    return static_cast<int32_t>(graph.outputs.size()) - 1;
+  };
+  std::vector<ValueId> values(results.size(), kNoValue);
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (results[i].defined()) {
+      values[i] = recorder.resolve(results[i]);
+      if (values[i] == kNoValue) {
+        recorder.fail("a result was not made by an op of this call");
+        return plans;
+      }
+    }
+  }
+  const auto made = producers(graph);
+  for (size_t i = 0; i < results.size(); ++i) {
+    const auto& result = results[i];
+    auto& plan = plans[i];
+    if (!result.defined()) {
+      continue;
+    }
+    plan.requires_grad = result.requires_grad();
+    const auto same = std::find_if(
+        results.begin(),
+        results.begin() + static_cast<ptrdiff_t>(i),
+        [&](const at::Tensor& earlier) { return earlier.is_same(result); });
+    if (same != results.begin() + static_cast<ptrdiff_t>(i)) {
+      plan.kind = ResultPlan::Kind::kSame;
+      plan.index = static_cast<int32_t>(same - results.begin());
+      continue;
+    }
+    const auto storage = trace.values[static_cast<size_t>(values[i])].storage;
+    const auto& storage_info = trace.storages[static_cast<size_t>(storage)];
+    if (storage_info.input >= 0) {
+      ValueId root = kNoValue;
+      if (!find_chain(trace, made, values[i], root, plan.chain)) {
+        recorder.fail("a result is a view of an input that can't be retaken");
+        return plans;
+      }
+      plan.kind = ResultPlan::Kind::kInput;
+      plan.index = input_of(graph, root);
+      if (plan.chain.empty()) {
+        const auto& binding = trace.bindings[static_cast<size_t>(plan.index)];
+        const bool is_it = binding.argument >= 0
+            ? arguments[static_cast<size_t>(binding.argument)].is_same(result)
+            : binding.watched == result.unsafeGetTensorImpl();
+        if (!is_it) {
+          recorder.fail("a result is a shallow copy of an input");
+          return plans;
+        }
+      } else {
+        const auto base_requires =
+            graph.inputs[static_cast<size_t>(plan.index)].role ==
+                graph::Role::kArgument
+            ? arguments[static_cast<size_t>(
+                            trace.bindings[static_cast<size_t>(plan.index)]
+                                .argument)]
+                  .requires_grad()
+            : trace.bindings[static_cast<size_t>(plan.index)]
+                  .watched->requires_grad();
+        plan.chain_without_grad = base_requires && !plan.requires_grad;
+      }
+      continue;
+    }
+    plan.kind = ResultPlan::Kind::kOutput;
+    ValueId root = values[i];
+    if (plan.requires_grad && result.is_view()) {
+      // A differentiable view of an intermediate: the program gives the base,
+      // the views are taken above autograd.
+      const auto base = recorder.resolve(result._base());
+      root = base;
+      if (base == kNoValue ||
+          !find_chain(trace, made, values[i], root, plan.chain)) {
+        plan.chain.clear();
+        root = values[i];
+      }
+    } else if (plan.requires_grad && result.is_leaf()) {
+      plan.leaf = true;
+    }
+    plan.index = output_of(root);
+    for (size_t k = 0; k < i; ++k) {
+      if (plans[k].kind == ResultPlan::Kind::kOutput && plan.chain.empty() &&
+          trace.values[static_cast<size_t>(values[k])].storage == storage) {
+        plan.shares_version_with = static_cast<int32_t>(k);
+        break;
+      }
+    }
+  }
+  for (size_t i = 0; i < graph.inputs.size(); ++i) {
+    const auto storage =
+        trace.values[static_cast<size_t>(graph.inputs[i].value)].storage;
+    if (trace.storages[static_cast<size_t>(storage)].written) {
+      graph.mutations.push_back({static_cast<int32_t>(i), kNoValue, false});
+    }
+  }
+  return plans;
+}
+
+} // namespace temper::capture

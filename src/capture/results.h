@@ -1,0 +1,44 @@
+// What a traced call returned, in terms of its graph, and how to make it again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "capture/recorder.h"
+
+namespace temper::capture {
+
+/// How to make one tensor of the result.
+struct ResultPlan {
+  enum class Kind : uint8_t {
+    kUndefined,
+    kSame, ///< The same object as the earlier result `index`.
+    kInput, ///< Graph input `index`, seen through `chain`.
+    kOutput, ///< Graph output `index`, seen through `chain`.
+  };
+  /// A view op of the graph, called above autograd.
+  struct Step {
+    int32_t op = 0; ///< Index into the graph's ops.
+    int32_t result = 0; ///< Which of its results.
+  };
+  Kind kind = Kind::kUndefined;
+  int32_t index = 0;
+  std::vector<Step> chain;
+  bool chain_without_grad = false; ///< The views were taken in no_grad mode.
+  bool requires_grad = false;
+  bool leaf = false; ///< requires_grad_() was called on a tensor without one.
+  /// An earlier result whose memory and version counter it shares, or -1.
+  int32_t shares_version_with = -1;
+};
+
+/// Plans every result, sets the graph's outputs and mutations, and ends the
+/// forward part. `original` maps a result to the call's own tensor. Notes in
+/// the recorder what can't be planned.
+std::vector<ResultPlan> plan_results(
+    Recorder& recorder,
+    const std::vector<at::Tensor>& results,
+    const std::vector<at::Tensor>& arguments);
+
+} // namespace temper::capture

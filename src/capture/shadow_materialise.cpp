@@ -1,0 +1,249 @@
+// The shadow executor: turning a shadowed call into an eager one halfway.
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+#include "capture/shadow.h"
+
+namespace temper::capture {
+namespace {
+
+using graph::kNoValue;
+using graph::Operand;
+using graph::ValueId;
+
+c10::IValue argument_of(
+    const graph::Graph& graph,
+    const Operand& operand,
+    const c10::Argument& schema,
+    const std::vector<at::Tensor>& values) {
+  switch (operand.kind) {
+    case Operand::Kind::kNone:
+      return {};
+    case Operand::Kind::kValue:
+      return values[static_cast<size_t>(operand.value)];
+    case Operand::Kind::kValueList: {
+      auto type = schema.type();
+      if (auto optional = type->cast<c10::OptionalType>()) {
+        type = optional->getElementType();
+      }
+      const bool optional_elements =
+          type->castRaw<c10::ListType>()->getElementType()->kind() ==
+          c10::TypeKind::OptionalType;
+      if (optional_elements) {
+        c10::List<std::optional<at::Tensor>> list;
+        for (const auto id : operand.values) {
+          list.push_back(
+              id == kNoValue
+                  ? std::optional<at::Tensor>()
+                  : std::optional<at::Tensor>(
+                        values[static_cast<size_t>(id)]));
+        }
+        return list;
+      }
+      std::vector<at::Tensor> list;
+      for (const auto id : operand.values) {
+        list.push_back(
+            id == kNoValue ? at::Tensor() : values[static_cast<size_t>(id)]);
+      }
+      return list;
+    }
+    case Operand::Kind::kConstant:
+      return operand.constant;
+    case Operand::Kind::kSlot:
+      return graph.slots[static_cast<size_t>(operand.slots[0])];
+    case Operand::Kind::kSlotList: {
+      const bool doubles = !operand.slots.empty() &&
+          graph.slots[static_cast<size_t>(operand.slots[0])].isDouble();
+      if (doubles) {
+        std::vector<double> list;
+        for (const auto slot : operand.slots) {
+          list.push_back(graph.slots[static_cast<size_t>(slot)].toDouble());
+        }
+        return list;
+      }
+      std::vector<int64_t> list;
+      for (const auto slot : operand.slots) {
+        list.push_back(graph.slots[static_cast<size_t>(slot)].toInt());
+      }
+      return list;
+    }
+    case Operand::Kind::kObject:
+      break;
+  }
+  TORCH_INTERNAL_ASSERT(false, "an object operand can't be replayed");
+}
+
+bool has_geometry(
+    const at::TensorImpl& impl,
+    const graph::Type& type,
+    int64_t offset) {
+  if (impl.storage_offset() != offset ||
+      impl.dim() != static_cast<int64_t>(type.sizes.size())) {
+    return false;
+  }
+  for (size_t d = 0; d < type.sizes.size(); ++d) {
+    if (impl.sizes()[d] != type.sizes[d].size ||
+        impl.strides()[d] != type.strides[d]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+void flatten(const c10::IValue& value, std::vector<at::Tensor>& out) {
+  if (value.isTensor()) {
+    out.push_back(value.toTensor());
+  } else if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) {
+      out.push_back(tensor);
+    }
+  }
+}
+
+} // namespace
+
+std::vector<at::Tensor> run_raw_op(
+    const graph::Graph& graph,
+    const graph::Op& op,
+    const std::vector<at::Tensor>& values) {
+  const auto& schema = op.op.schema();
+  torch::jit::Stack stack;
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    stack.push_back(argument_of(
+        graph, op.operands[i], schema.arguments()[i], values));
+  }
+  at::AutoDispatchBelowADInplaceOrView below;
+  c10::impl::ExcludeDispatchKeyGuard no_autocast(
+      c10::autocast_dispatch_keyset);
+  op.op.callBoxed(stack);
+  std::vector<at::Tensor> results;
+  for (const auto& value : stack) {
+    flatten(value, results);
+  }
+  return results;
+}
+
+void ShadowRun::materialise(const std::string& why) {
+  if (materialised_) {
+    return;
+  }
+  materialised_ = true;
+  divergence_ = why;
+  const NoInterceptScope quiet;
+  std::vector<at::Tensor> values(trace_.graph.values.size());
+  // Arguments: their shadows get the real memory, kept alive by the pointer.
+  for (size_t i = 0; i < originals_.size(); ++i) {
+    if (!originals_[i].defined() || shadows_[i].is_same(originals_[i])) {
+      continue;
+    }
+    auto* shadow = shadows_[i].storage().unsafeGetStorageImpl();
+    if (!shadow->throw_on_immutable_data_ptr()) {
+      continue;
+    }
+    const auto& real = originals_[i].storage();
+    auto keep = std::make_unique<c10::Storage>(real);
+    void* data = const_cast<void*>(real.unsafeGetStorageImpl()->data());
+    shadow->clear_data_ptr_access_error_msg_();
+    shadow->set_data_ptr_noswap(at::DataPtr(
+        data,
+        keep.release(),
+        [](void* context) { delete static_cast<c10::Storage*>(context); },
+        originals_[i].device()));
+  }
+  for (size_t i = 0; i < trace_.bindings.size(); ++i) {
+    values[static_cast<size_t>(trace_.graph.inputs[i].value)] =
+        input_tensor(static_cast<int32_t>(i));
+  }
+  for (size_t i = 0; i < next_; ++i) {
+    execute(i, values);
+  }
+  // Shadows of arguments and their views: one storage with the real ones.
+  for (size_t v = 0; v < objects_.size(); ++v) {
+    const auto storage = trace_.values[v].storage;
+    const auto input =
+        trace_.storages[static_cast<size_t>(storage)].input;
+    if (input < 0) {
+      continue;
+    }
+    if (auto object = objects_[v].lock()) {
+      const auto real = input_tensor(input);
+      object->set_storage_keep_dtype(real.storage());
+    }
+  }
+  for (size_t i = 0; i < originals_.size(); ++i) {
+    if (originals_[i].defined() && !shadows_[i].is_same(originals_[i])) {
+      shadows_[i].unsafeGetTensorImpl()->set_storage_keep_dtype(
+          originals_[i].storage());
+    }
+  }
+}
+
+void ShadowRun::execute(size_t op_index, std::vector<at::Tensor>& values) {
+  const auto& op = trace_.graph.ops[op_index];
+  const auto results = run_raw_op(trace_.graph, op, values);
+  for (size_t i = 0; i < op.results.size(); ++i) {
+    const auto id = op.results[i];
+    if (id == kNoValue || values[static_cast<size_t>(id)].defined()) {
+      continue; // An operand that is returned.
+    }
+    adopt(results[i], id, values);
+  }
+}
+
+// Makes `real` the content of the value: in the shadow's own storage and object
+// where they are still alive.
+void ShadowRun::adopt(
+    const at::Tensor& real,
+    ValueId value,
+    std::vector<at::Tensor>& values) {
+  const auto v = static_cast<size_t>(value);
+  const auto& type = trace_.graph.values[v].type;
+  const auto& info = trace_.values[v];
+  const auto storage_index = static_cast<size_t>(info.storage);
+  if (trace_.storages[storage_index].input >= 0 ||
+      !bound_storage_[storage_index]) {
+    values[v] = real; // A view of an input, or nobody has a shadow of it.
+    return;
+  }
+  auto storage = storages_[storage_index].lock();
+  if (!storage) {
+    values[v] = real;
+    return;
+  }
+  if (storage->throw_on_immutable_data_ptr()) {
+    auto* source = real.storage().unsafeGetStorageImpl();
+    storage->clear_data_ptr_access_error_msg_();
+    storage->set_data_ptr_noswap(
+        source->set_data_ptr(at::DataPtr(nullptr, type.device)));
+  }
+  if (auto object = objects_[v].lock();
+      object && has_geometry(*object, type, info.offset)) {
+    values[v] = at::Tensor(
+        c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
+            reclaim_copy(object.get()));
+    return;
+  }
+  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
+      c10::Storage(storage),
+      c10::DispatchKeySet(c10::computeDispatchKey(
+          type.dtype, c10::kStrided, type.device)),
+      c10::scalarTypeToTypeMeta(type.dtype));
+  c10::SmallVector<int64_t, 8> sizes;
+  for (const auto& dim : type.sizes) {
+    sizes.push_back(dim.size);
+  }
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
+      sizes, type.strides, info.offset);
+  values[v] = std::move(tensor);
+}
+
+void ShadowRun::restore() {
+  for (const auto& [tensor, version] : versions_) {
+    // A copy shares the counter.
+    auto counter = tensor.unsafeGetTensorImpl()->version_counter();
+    counter.set_version(version);
+  }
+}
+
+} // namespace temper::capture

@@ -1,0 +1,61 @@
+// What a capture has seen: the raw graph, and what only this capture knows
+// (identities, geometry), which shadow runs match against.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "capture/op_info.h"
+#include "graph/graph.h"
+
+namespace temper::capture {
+
+/// Geometry of a value beside its `graph::Type`.
+struct ValueInfo {
+  int64_t offset = 0; ///< In elements.
+  int32_t storage = -1; ///< Index into `Trace::storages`.
+  c10::DispatchKeySet keys; ///< Of its TensorImpl.
+};
+
+struct StorageInfo {
+  size_t nbytes = 0;
+  int32_t input = -1; ///< The graph input that brought it, or -1.
+  bool written = false; ///< By an op, after it was there.
+};
+
+/// Where a graph input's tensor comes from at a call.
+struct Binding {
+  int32_t argument = -1; ///< Index into the call's tensors, or -1:
+  at::TensorImpl* watched = nullptr; ///< a tensor of the watched state.
+};
+
+/// Beside each op of the graph.
+struct OpRecord {
+  const OpInfo* info = nullptr;
+  /// All results share memory with operands and nothing is written: a shadow
+  /// run executes it on the shadow's own storage.
+  bool view = false;
+  /// Its (uninitialised) result is written behind the dispatcher: a shadow run
+  /// gives it real memory and compares the bytes with the trace's literal.
+  bool literal_source = false;
+  /// Called as a metadata-only in-place op (`unsqueeze_`): results[0] is the
+  /// same tensor object, looking at its memory in the new way.
+  bool rebinds = false;
+};
+
+struct Trace {
+  graph::Graph graph;
+  std::vector<ValueInfo> values; ///< As `graph.values`.
+  std::vector<StorageInfo> storages;
+  std::vector<OpRecord> ops; ///< As `graph.ops`.
+  std::vector<Binding> bindings; ///< As the non-tangent `graph.inputs`.
+  std::vector<c10::IValue> objects; ///< As `graph.objects`.
+  bool rng = false; ///< Some op draws random numbers.
+  /// Why the call can't be served by a program; empty if it can.
+  std::string unsupported;
+};
+
+} // namespace temper::capture
