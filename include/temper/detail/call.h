@@ -1,0 +1,489 @@
+// One call of a compiled module or function: arguments to tensors and bytes,
+// through the call site, and the result back.
+//
+// 1. `adapt` makes an argument that is not structured itself (a char array, a
+//    type of its own) into the parameter's type, as the call would.
+// 2. All arguments are flattened into a Frame. Where they are tensors and
+//    nothing else there are no bytes at all; otherwise the bytes begin with the
+//    name of the argument types, so that no two overloads have the same.
+// 3. The site calls back with tensors in their places, or not at all. The
+//    user's code then gets copies of the arguments that hold these.
+// 4. What comes back is the result and, for arguments taken by reference, what
+//    the code left in them, if that is something else than before.
+// 5. Result and changed arguments are made from the site's tensors and a
+//    prototype of the result that the code gave for such a call.
+#pragma once
+
+#include <cstring>
+#include <exception>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <typeinfo>
+#include <utility>
+
+#include <temper/detail/containers.h>
+#include <temper/detail/signature.h>
+#include <temper/detail/site.h>
+
+namespace temper::detail {
+
+/// The base of `Hold` where there is nothing to do.
+template <class T, bool = std::is_array_v<T>>
+struct HoldSame {
+  using Held = T;
+  static constexpr bool kSame = true;
+  static Held keep(const T& value) {
+    return value;
+  }
+};
+template <class T>
+struct HoldSame<T, true> {
+  static constexpr bool kSame = true;
+};
+
+/// How an argument of type T is kept beyond the caller's own: a copy, and for
+/// views a copy of what they show. `pass` is what the code gets to see.
+template <class T>
+struct Hold : HoldSame<T> {};
+
+/// The base of those that keep something else.
+template <class T, class H>
+struct HoldAs {
+  using Held = H;
+  static constexpr bool kSame = false;
+  static Held keep(const T& value) {
+    return Held(value.begin(), value.end());
+  }
+  static T pass(Held& held) {
+    return T(held);
+  }
+};
+
+template <class T>
+struct Hold<c10::ArrayRef<T>>
+    : HoldAs<c10::ArrayRef<T>, c10::SmallVector<T, 8>> {};
+template <>
+struct Hold<std::string_view> : HoldAs<std::string_view, std::string> {};
+template <class T>
+struct Hold<std::span<T>>
+    : HoldAs<std::span<T>, c10::SmallVector<std::remove_const_t<T>, 8>> {};
+template <class T>
+struct Hold<c10::OptionalArrayRef<T>> {
+  using Held = std::optional<c10::SmallVector<T, 8>>;
+  static constexpr bool kSame = false;
+  static Held keep(const c10::OptionalArrayRef<T>& value) {
+    return value ? Held({value->begin(), value->end()}) : Held();
+  }
+  static c10::OptionalArrayRef<T> pass(Held& held) {
+    return held ? c10::OptionalArrayRef<T>(*held) : c10::OptionalArrayRef<T>();
+  }
+};
+template <>
+struct Hold<const char*> {
+  using Held = std::string;
+  static constexpr bool kSame = false;
+  static Held keep(const char* value) {
+    return value;
+  }
+  static const char* pass(Held& held) {
+    return held.c_str();
+  }
+};
+
+/// True iff an argument of this type can be compiled over.
+template <class T>
+constexpr bool kIsArgument = Codec<T>::kFlattens &&
+    (Codec<T>::kRefills || !Hold<T>::kSame);
+
+/// Asserts that T can be passed or returned, in words for the user.
+template <class T, bool kResult>
+struct CheckStructured {
+  static_assert(
+      kResult ? Codec<T>::kRefills : kIsArgument<T>,
+      "temper: this type cannot be an argument or a result of a compiled "
+      "call: it holds something other than tensors, numbers, strings, "
+      "optionals, tuples, containers and plain structs of those. Make it such "
+      "a struct (public members, no constructors, no base class), or list its "
+      "members inside it with TEMPER_FIELDS(a, b); a module or a state that "
+      "the code only uses is captured instead, and named to "
+      "temper::compile(f, state).");
+};
+
+/// The argument as it is, or as its parameter's type.
+template <class Param, class Arg>
+decltype(auto) adapt(std::remove_reference_t<Arg>& arg) {
+  using Plain = std::remove_cvref_t<Arg>;
+  using Wanted = std::remove_cvref_t<Param>;
+  if constexpr (kIsArgument<Plain>) {
+    return static_cast<Arg&&>(arg);
+  } else if constexpr (
+      std::is_convertible_v<Arg, const char*> &&
+      (std::is_same_v<Param, UnknownParam> || std::is_pointer_v<Wanted>)) {
+    return static_cast<const char*>(arg);
+  } else if constexpr (
+      !std::is_same_v<Param, UnknownParam> && kIsArgument<Wanted> &&
+      std::is_convertible_v<Arg, Wanted>) {
+    return Wanted(static_cast<Arg&&>(arg));
+  } else {
+    static_cast<void>(CheckStructured<Plain, false>{});
+    return static_cast<Arg&&>(arg);
+  }
+}
+
+/// True iff the code may leave another value in the caller's variable.
+template <class Param, class Arg>
+constexpr bool kInOut = std::is_lvalue_reference_v<Arg> &&
+    !std::is_const_v<std::remove_reference_t<Arg>> &&
+    Hold<std::remove_cvref_t<Arg>>::kSame &&
+    (std::is_same_v<Param, UnknownParam> ||
+     (std::is_lvalue_reference_v<Param> &&
+      !std::is_const_v<std::remove_reference_t<Param>>));
+
+/// True iff the call leaves the caller's variable moved-from.
+template <class Param, class Arg>
+constexpr bool kConsumed =
+    std::is_same_v<Arg, at::Tensor>&& std::is_same_v<Param, at::Tensor>;
+
+/// The result of a function that has none, the change of what cannot change.
+struct NoValue {};
+
+/// What a result is rebuilt from. Behind `Values::prototype` is this base, so
+/// that a wrong one is noticed.
+struct PrototypeBase {
+  const std::type_info* type;
+};
+template <class R, class Changes>
+struct Prototype : PrototypeBase {
+  Prototype() : PrototypeBase{&typeid(Prototype)} {}
+  explicit Prototype(const R& value) : Prototype() {
+    Source blank;
+    detail::refill(result.emplace(value), blank);
+  }
+  std::optional<R> result; ///< Empty where it needs no prototype.
+  Changes changes; ///< Optionals of the arguments that the code changed.
+};
+
+/// What an argument held before the code ran.
+template <class T>
+struct Before {
+  explicit Before(const T& value) {
+    Sink sink(tensors, bytes);
+    detail::flatten(value, sink);
+  }
+  /// The value that the code left, if it is another one.
+  std::optional<T> change(const T& now) const {
+    const Before after(now);
+    const bool same = bytes == after.bytes &&
+        std::equal(tensors.begin(),
+                   tensors.end(),
+                   after.tensors.begin(),
+                   after.tensors.end(),
+                   [](const at::Tensor& a, const at::Tensor& b) {
+                     return a.is_same(b);
+                   });
+    return same ? std::nullopt : std::optional<T>(now);
+  }
+
+  std::vector<at::Tensor> tensors;
+  std::string bytes;
+};
+template <>
+struct Before<NoValue> {
+  template <class T>
+  explicit Before(const T&) {}
+  template <class T>
+  NoValue change(const T&) const {
+    return {};
+  }
+};
+
+/// A call of `Target`, whose parameters are `Parameters`, with `Args`
+/// (forwarding references, adapted). A Target has
+///   operator()(Args...);
+///   keep();              // an optional copy of itself that outlives the call
+///   static kGeneric;     // true iff argument types don't say what is called
+template <class Target, class Parameters, class Indices, class... Args>
+class BoundCall;
+
+template <class Target, class Parameters, size_t... I, class... Args>
+class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
+ public:
+  using Returned = decltype(std::declval<Target&>()(std::declval<Args>()...));
+
+  BoundCall(Target& target, Args&&... args)
+      : target_(target), args_(static_cast<Args&&>(args)...) {}
+
+  Returned run(Site& site) {
+    if constexpr (std::is_reference_v<Returned>) {
+      site.run_plainly("the result is a reference");
+      return plainly();
+    } else {
+      static_cast<void>(CheckStructured<Result, true>{});
+      Frame frame;
+      Sink sink(frame.tensors(), frame.structure());
+      if constexpr (!kPlain) {
+        const char* const name = typeid(SignatureTypes).name();
+        frame.structure().append(name, std::strlen(name) + 1);
+      }
+      (put<I>(sink), ...);
+      if (!sink.rejected().empty()) {
+        site.run_plainly(sink.rejected());
+        return plainly();
+      }
+      return finish(through(site, frame));
+    }
+  }
+
+ private:
+  template <size_t J>
+  using Arg = std::tuple_element_t<J, std::tuple<Args...>>;
+  template <size_t J>
+  using Plain = std::remove_cvref_t<Arg<J>>;
+  template <size_t J>
+  using Param = ParamAt<Parameters, J>;
+  template <size_t J>
+  static constexpr bool kChanges = kInOut<Param<J>, Arg<J>>;
+  /// An optional of the argument where it can change.
+  template <size_t J>
+  using Change =
+      std::conditional_t<kChanges<J>, std::optional<Plain<J>>, NoValue>;
+  template <size_t J>
+  using BeforeOf = Before<std::conditional_t<kChanges<J>, Plain<J>, NoValue>>;
+
+  using SignatureTypes = std::tuple<Target, std::add_pointer_t<Args>...>;
+  using Held = std::tuple<typename Hold<std::remove_cvref_t<Args>>::Held...>;
+  using Changes = std::tuple<Change<I>...>;
+  using Result = std::conditional_t<
+      std::is_void_v<Returned>,
+      NoValue,
+      std::remove_cvref_t<Returned>>;
+  using Proto = Prototype<Result, Changes>;
+
+  static constexpr bool kPlain = Parameters::kKnown && !Target::kGeneric &&
+      (true && ... && std::is_same_v<std::remove_cvref_t<Args>, at::Tensor>);
+  static constexpr bool kAnyChanges = (false || ... || kChanges<I>);
+  /// A result that needs no prototype.
+  static constexpr bool kPlainResult =
+      std::is_void_v<Returned> || std::is_same_v<Result, at::Tensor>;
+
+  template <size_t J>
+  void put(Sink& sink) {
+    if constexpr (kPlain && kConsumed<Param<J>, Arg<J>>) {
+      sink.tensor(std::move(std::get<J>(args_)));
+    } else {
+      detail::flatten<Plain<J>>(std::get<J>(args_), sink);
+    }
+  }
+
+  Returned plainly() {
+    return target_(static_cast<Args&&>(std::get<I>(args_))...);
+  }
+
+  /// Copies of the arguments; which tensors they hold is of no account.
+  Held hold() const {
+    return Held(Hold<Plain<I>>::keep(std::get<I>(args_))...);
+  }
+
+  Values through(Site& site, const Frame& frame) {
+    std::optional<Changes> left; // By code that threw.
+    const auto code = [&](const std::vector<at::Tensor>& given) {
+      left.reset();
+      Held held = hold();
+      return call(target_, held, given, &left);
+    };
+    const auto make_rerun = [&]() -> Rerun {
+      auto kept = target_.keep();
+      if (!kept) {
+        return {};
+      }
+      return [callee = std::move(*kept), prototype = prototype_of(hold())](
+                 const std::vector<at::Tensor>& given) mutable {
+        Held held = prototype;
+        return call(callee, held, given, nullptr);
+      };
+    };
+    if constexpr (kAnyChanges) {
+      try {
+        return site.call(frame, code, make_rerun);
+      } catch (...) {
+        if (left) {
+          (assign<I>(std::get<I>(*left)), ...);
+        }
+        throw;
+      }
+    } else {
+      return site.call(frame, code, make_rerun);
+    }
+  }
+
+  /// Runs the code on `held` with the tensors `given` in it. `left` gets what
+  /// code that throws has done to the arguments.
+  template <class Callee>
+  static Values call(
+      Callee& callee,
+      Held& held,
+      const std::vector<at::Tensor>& given,
+      std::optional<Changes>* left) {
+    Source source(given);
+    (detail::refill(std::get<I>(held), source), ...);
+    const std::tuple<BeforeOf<I>...> before{BeforeOf<I>(std::get<I>(held))...};
+    const auto changes = [&] {
+      return Changes(std::get<I>(before).change(std::get<I>(held))...);
+    };
+
+    Values values;
+    Sink sink(values.tensors, values.structure);
+    std::shared_ptr<Proto> proto;
+    try {
+      if constexpr (std::is_void_v<Returned>) {
+        callee(pass<I>(held)...);
+      } else {
+        const Result result = callee(pass<I>(held)...);
+        detail::flatten(result, sink);
+        if constexpr (!kPlainResult) {
+          proto = std::make_shared<Proto>(result);
+        }
+      }
+    } catch (...) {
+      if constexpr (kAnyChanges) {
+        if (left != nullptr) {
+          left->emplace(changes());
+        }
+      }
+      throw;
+    }
+    if constexpr (kAnyChanges) {
+      const Changes changed = changes();
+      if ((false || ... || is_set(std::get<I>(changed)))) {
+        if (!proto) {
+          proto = std::make_shared<Proto>();
+        }
+        (record(std::get<I>(changed), sink, std::get<I>(proto->changes)), ...);
+      }
+    }
+    values.prototype = std::shared_ptr<const PrototypeBase>(std::move(proto));
+    values.rejected = sink.rejected();
+    return values;
+  }
+
+  template <size_t J>
+  static decltype(auto) pass(Held& held) {
+    auto& item = std::get<J>(held);
+    if constexpr (Hold<Plain<J>>::kSame) {
+      return static_cast<Arg<J>&&>(item);
+    } else {
+      return Hold<Plain<J>>::pass(item);
+    }
+  }
+
+  static bool is_set(const NoValue&) {
+    return false;
+  }
+  template <class T>
+  static bool is_set(const std::optional<T>& change) {
+    return change.has_value();
+  }
+
+  static void record(const NoValue&, Sink&, NoValue&) {}
+  template <class T>
+  static void record(
+      const std::optional<T>& change,
+      Sink& sink,
+      std::optional<T>& prototype) {
+    detail::flatten(change, sink);
+    prototype = prototype_of(change);
+  }
+
+  template <size_t J>
+  void assign(Change<J>& change) {
+    if constexpr (kChanges<J>) {
+      if (change) {
+        std::get<J>(args_) = std::move(*change);
+      }
+    }
+  }
+
+  /// The result out of `values`, and the changed arguments into their places.
+  Returned finish(Values values) {
+    const auto* const base =
+        static_cast<const PrototypeBase*>(values.prototype.get());
+    if (base == nullptr) {
+      if constexpr (std::is_void_v<Returned>) {
+        return;
+      } else if constexpr (kPlainResult) {
+        Source(values.tensors).expect(1);
+        return std::move(values.tensors.front());
+      } else {
+        throw_wrong_prototype(typeid(Proto));
+      }
+    }
+    if (*base->type != typeid(Proto)) {
+      throw_wrong_prototype(typeid(Proto));
+    }
+    const Proto& proto = static_cast<const Proto&>(*base);
+    Source source(values.tensors);
+    if constexpr (kPlainResult) {
+      Result result{};
+      detail::refill(result, source);
+      assign_all(proto, source);
+      if constexpr (!std::is_void_v<Returned>) {
+        return result;
+      }
+    } else {
+      Result result = unflatten(proto.result.value(), source);
+      assign_all(proto, source);
+      return result;
+    }
+  }
+
+  void assign_all(const Proto& proto, Source& source) {
+    if constexpr (kAnyChanges) {
+      Changes changes = proto.changes;
+      (refill_change(std::get<I>(changes), source), ...);
+      (assign<I>(std::get<I>(changes)), ...);
+    }
+  }
+
+  static void refill_change(NoValue&, Source&) {}
+  template <class T>
+  static void refill_change(std::optional<T>& change, Source& source) {
+    detail::refill(change, source);
+  }
+
+  Target& target_;
+  std::tuple<Args&&...> args_;
+};
+
+template <class Parameters, class Target, class... Args>
+decltype(auto) call_adapted(Site& site, Target& target, Args&&... args) {
+  return BoundCall<
+             Target,
+             Parameters,
+             std::index_sequence_for<Args...>,
+             Args...>(target, std::forward<Args>(args)...)
+      .run(site);
+}
+
+template <class Parameters, class Target, size_t... I, class... Args>
+decltype(auto) call_indexed(
+    Site& site,
+    Target& target,
+    std::index_sequence<I...>,
+    Args&&... args) {
+  return call_adapted<Parameters>(
+      site, target, adapt<ParamAt<Parameters, I>, Args>(args)...);
+}
+
+/// Calls `target`, whose parameters are `Parameters`, through `site`.
+template <class Parameters, class Target, class... Args>
+decltype(auto) call(Site& site, Target& target, Args&&... args) {
+  return call_indexed<Parameters>(
+      site,
+      target,
+      std::index_sequence_for<Args...>{},
+      std::forward<Args>(args)...);
+}
+
+} // namespace temper::detail

@@ -1,0 +1,188 @@
+// What compile() makes of each kind of callable.
+#pragma once
+
+#include <torch/csrc/jit/api/module.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <temper/detail/call.h>
+#include <temper/detail/module_call.h>
+#include <temper/detail/watched.h>
+
+namespace temper {
+template <class F>
+class CompiledFunction;
+template <class Pointer>
+class CompiledModule;
+class CompiledScript;
+} // namespace temper
+
+namespace temper::detail {
+
+/// The module behind a holder or shared pointer.
+template <class Pointer>
+using Pointee = std::remove_reference_t<decltype(*std::declval<Pointer&>())>;
+
+template <class T, class... Types>
+constexpr bool kStartsWith = false;
+template <class T, class First, class... Rest>
+constexpr bool kStartsWith<T, First, Rest...> =
+    std::is_same_v<std::remove_cvref_t<First>, T>;
+
+/// Throws temper's error: the function that a pending backward belongs to is
+/// gone, and what it captured by reference may be, too.
+[[noreturn]] TEMPER_API void throw_function_gone();
+
+/// True iff nothing is lost when a callable outlives its scope.
+template <class F>
+constexpr bool kStateless = std::is_empty_v<F> || std::is_pointer_v<F>;
+
+/// A function's code for calls after the call that it was copied in. Without
+/// captures it needs no more than itself; with them, what it refers to is there
+/// as long as the compiled function is.
+template <class F>
+struct KeptFunction {
+  F f;
+  std::weak_ptr<const void> alive;
+
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) {
+    if (!kStateless<F> && alive.expired()) {
+      throw_function_gone();
+    }
+    return f(std::forward<Args>(args)...);
+  }
+};
+
+template <class F>
+struct FunctionBox;
+
+/// A function, as a target of `call`.
+template <class F>
+struct FunctionTarget {
+  static constexpr bool kGeneric = false;
+
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) {
+    return box->f(std::forward<Args>(args)...);
+  }
+  auto keep() {
+    if constexpr (std::is_copy_constructible_v<F>) {
+      return std::optional<KeptFunction<F>>({box->f, box->weak_from_this()});
+    } else {
+      // Never set: it only has the right type.
+      return std::optional<FunctionTarget>();
+    }
+  }
+
+  FunctionBox<F>* box;
+};
+
+/// A function and its call site.
+template <class F>
+struct FunctionBox : std::enable_shared_from_this<FunctionBox<F>> {
+  FunctionBox(
+      F function,
+      const CompileOptions& options,
+      std::vector<Watched> watched)
+      : f(std::move(function)),
+        site(
+            name_of_type(typeid(F)),
+            options,
+            [this, watched = std::move(watched)](State& state) {
+              describe(watched, state);
+            }) {}
+
+  template <class... Args>
+  auto call(Args&&... args) -> std::invoke_result_t<F&, Args...> {
+    if (!site.enabled()) {
+      return f(std::forward<Args>(args)...);
+    }
+    FunctionTarget<F> target{this};
+    return detail::call<typename CallableParams<F>::type>(
+        site, target, std::forward<Args>(args)...);
+  }
+
+  void describe(const std::vector<Watched>& watched, State& state) const {
+    Closure closure;
+    if constexpr (!kStateless<F>) {
+      closure = {&f, sizeof(F)};
+      state.bytes(&f, sizeof(F), "the function's captures");
+    }
+    for (const auto& watch : watched) {
+      watch(closure, state);
+    }
+  }
+
+  F f;
+  Site site;
+};
+
+/// The call site of a module that has none inside.
+template <class Pointer>
+std::shared_ptr<Site> site_of_module(
+    Pointer module,
+    const CompileOptions& options,
+    std::vector<Watched> watched) {
+  know_module<Pointee<Pointer>>();
+  // The site may go at any time before the module does, never after: the
+  // callable holds both.
+  auto* const raw = &*module;
+  return std::make_shared<Site>(
+      name_of_type(typeid(Pointee<Pointer>)),
+      options,
+      [raw, watched = std::move(watched)](State& state) {
+        state.module(*raw);
+        for (const auto& watch : watched) {
+          watch(Closure(), state);
+        }
+      });
+}
+
+/// A lambda, a function object, a function pointer.
+template <class F>
+struct Compile {
+  template <class G>
+  static CompiledFunction<F> with(
+      G&& f,
+      const CompileOptions& options,
+      std::vector<Watched> watched) {
+    return CompiledFunction<F>(std::make_shared<FunctionBox<F>>(
+        F(std::forward<G>(f)), options, std::move(watched)));
+  }
+};
+
+template <class Pointer>
+concept ModulePointer =
+    std::is_base_of_v<torch::nn::Module, std::remove_cv_t<Pointee<Pointer>>>;
+
+/// A holder or shared pointer.
+template <ModulePointer Pointer>
+struct Compile<Pointer> {
+  static_assert(
+      !std::is_pointer_v<Pointer>,
+      "temper: pass the module's holder or std::shared_ptr, not a plain "
+      "pointer");
+  static CompiledModule<Pointer> with(
+      Pointer module,
+      const CompileOptions& options,
+      std::vector<Watched> watched) {
+    auto site = site_of_module(module, options, std::move(watched));
+    return CompiledModule<Pointer>(std::move(site), std::move(module));
+  }
+};
+
+template <>
+struct Compile<torch::jit::Module> {
+  TEMPER_API static CompiledScript with(
+      const torch::jit::Module& module,
+      const CompileOptions& options,
+      std::vector<Watched> watched);
+};
+
+} // namespace temper::detail

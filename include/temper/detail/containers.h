@@ -1,0 +1,297 @@
+// How containers and structs are taken apart.
+#pragma once
+
+#include <boost/pfr/core.hpp>
+#include <boost/pfr/tuple_size.hpp>
+#include <c10/util/ArrayRef.h>
+#include <c10/util/OptionalArrayRef.h>
+#include <c10/util/SmallVector.h>
+#include <torch/nn/utils/rnn.h>
+#include <torch/ordered_dict.h>
+
+#include <algorithm>
+#include <array>
+#include <deque>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <temper/detail/codecs.h>
+
+namespace temper::detail {
+
+template <class... T>
+struct AllOf {
+  static constexpr bool kFlattens = (true && ... && Codec<T>::kFlattens);
+  static constexpr bool kRefills = (true && ... && Codec<T>::kRefills);
+};
+
+template <class T>
+struct Codec<std::optional<T>> : AllOf<T> {
+  static void flatten(const std::optional<T>& value, Sink& sink) {
+    sink.bits(value.has_value());
+    if (value) {
+      Codec<T>::flatten(*value, sink);
+    }
+  }
+  static void refill(std::optional<T>& value, Source& source) {
+    if (value) {
+      Codec<T>::refill(*value, source);
+    }
+  }
+};
+
+template <class... T>
+struct Codec<std::variant<T...>> : AllOf<T...> {
+  static void flatten(const std::variant<T...>& value, Sink& sink) {
+    sink.size(value.index());
+    std::visit(
+        [&]<class V>(const V& held) { Codec<V>::flatten(held, sink); }, value);
+  }
+  static void refill(std::variant<T...>& value, Source& source) {
+    std::visit(
+        [&]<class V>(V& held) { Codec<V>::refill(held, source); }, value);
+  }
+};
+
+template <class A, class B>
+struct Codec<std::pair<A, B>>
+    : AllOf<std::remove_const_t<A>, std::remove_const_t<B>> {
+  static void flatten(const std::pair<A, B>& value, Sink& sink) {
+    detail::flatten(value.first, sink);
+    detail::flatten(value.second, sink);
+  }
+  static void refill(std::pair<A, B>& value, Source& source) {
+    detail::refill(value.first, source);
+    detail::refill(value.second, source);
+  }
+};
+
+template <class... T>
+struct Codec<std::tuple<T...>> : AllOf<T...> {
+  static void flatten(const std::tuple<T...>& value, Sink& sink) {
+    std::apply(
+        [&](const auto&... item) { (detail::flatten(item, sink), ...); },
+        value);
+  }
+  static void refill(std::tuple<T...>& value, Source& source) {
+    std::apply(
+        [&](auto&... item) { (detail::refill(item, source), ...); }, value);
+  }
+};
+
+/// The base of codecs of what can be walked in order.
+template <class C, class T, bool kFixedSize = false>
+struct InOrder : AllOf<T> {
+  static void flatten(const C& value, Sink& sink) {
+    if constexpr (!kFixedSize) {
+      sink.size(value.size());
+    }
+    for (const auto& item : value) {
+      detail::flatten<T>(item, sink);
+    }
+  }
+  static void refill(C& value, Source& source) {
+    if constexpr (!std::is_base_of_v<NoTensors, Codec<T>>) {
+      for (auto& item : value) {
+        detail::refill<T>(item, source);
+      }
+    }
+  }
+};
+
+template <class T, size_t N>
+struct Codec<std::array<T, N>> : InOrder<std::array<T, N>, T, true> {};
+template <class T>
+struct Codec<std::vector<T>> : InOrder<std::vector<T>, T> {};
+template <class T>
+struct Codec<std::deque<T>> : InOrder<std::deque<T>, T> {};
+template <class T>
+struct Codec<std::list<T>> : InOrder<std::list<T>, T> {};
+template <class T, unsigned N>
+struct Codec<c10::SmallVector<T, N>> : InOrder<c10::SmallVector<T, N>, T> {};
+template <class T>
+struct Codec<std::set<T>> : InOrder<std::set<T>, T> {
+  static constexpr bool kRefills = std::is_base_of_v<NoTensors, Codec<T>>;
+};
+
+// Views of memory that belongs to somebody else. As arguments they are kept
+// by what `Hold` makes of them; they cannot be results.
+template <class T>
+struct Codec<c10::ArrayRef<T>> : InOrder<c10::ArrayRef<T>, T> {
+  static constexpr bool kRefills = false;
+};
+template <class T>
+struct Codec<std::span<T>> : InOrder<std::span<T>, std::remove_const_t<T>> {
+  static constexpr bool kRefills = false;
+};
+template <class T>
+struct Codec<c10::OptionalArrayRef<T>> {
+  static constexpr bool kFlattens = Codec<T>::kFlattens;
+  static constexpr bool kRefills = false;
+  static void flatten(const c10::OptionalArrayRef<T>& value, Sink& sink) {
+    sink.bits(value.has_value());
+    if (value) {
+      detail::flatten(*value, sink);
+    }
+  }
+};
+
+template <class K, class V, class C>
+struct Codec<std::map<K, V, C>> : AllOf<K, V> {
+  using Map = std::map<K, V, C>;
+  static void flatten(const Map& value, Sink& sink) {
+    sink.size(value.size());
+    for (const auto& [key, item] : value) {
+      detail::flatten(key, sink);
+      detail::flatten(item, sink);
+    }
+  }
+  static void refill(Map& value, Source& source) {
+    for (auto& entry : value) {
+      detail::refill(entry.second, source);
+    }
+  }
+};
+
+/// The order of an unordered map is none of its value: keys go by their bytes.
+template <class K, class V, class H, class E>
+struct Codec<std::unordered_map<K, V, H, E>> : AllOf<K, V> {
+  using Map = std::unordered_map<K, V, H, E>;
+  static void flatten(const Map& value, Sink& sink) {
+    sink.size(value.size());
+    for (const auto& [key, item] : in_order(value)) {
+      sink.text(key);
+      detail::flatten(item->second, sink);
+    }
+  }
+  static void refill(Map& value, Source& source) {
+    for (const auto& [key, item] : in_order(value)) {
+      detail::refill(item->second, source);
+    }
+  }
+
+ private:
+  template <class M>
+  static auto in_order(M& map) {
+    std::vector<std::pair<std::string, decltype(&*map.begin())>> items;
+    std::vector<at::Tensor> tensors;
+    for (auto& item : map) {
+      std::string key;
+      Sink sink(tensors, key);
+      detail::flatten(item.first, sink);
+      items.emplace_back(std::move(key), &item);
+    }
+    std::sort(items.begin(), items.end());
+    return items;
+  }
+};
+
+template <class K, class V>
+struct Codec<torch::OrderedDict<K, V>> : AllOf<K, V> {
+  using Dict = torch::OrderedDict<K, V>;
+  static void flatten(const Dict& value, Sink& sink) {
+    sink.size(value.size());
+    for (const auto& item : value) {
+      detail::flatten(item.key(), sink);
+      detail::flatten(item.value(), sink);
+    }
+  }
+  static void refill(Dict& value, Source& source) {
+    for (auto& item : value) {
+      detail::refill(item.value(), source);
+    }
+  }
+};
+
+template <>
+struct Codec<torch::nn::utils::rnn::PackedSequence> : BothWays {
+  using Packed = torch::nn::utils::rnn::PackedSequence;
+  static void flatten(const Packed& value, Sink& sink) {
+    sink.tensor(value.data());
+    sink.tensor(value.batch_sizes());
+    sink.tensor(value.sorted_indices());
+    sink.tensor(value.unsorted_indices());
+  }
+  TEMPER_API static void refill(Packed& value, Source& source);
+};
+
+/// A shared or unique object, by what it holds: for declared fields only.
+template <class P, class T>
+struct Pointed {
+  static constexpr bool kFlattens = Codec<std::remove_const_t<T>>::kFlattens;
+  static constexpr bool kRefills = false;
+  static void flatten(const P& value, Sink& sink) {
+    sink.bits(value != nullptr);
+    if (value) {
+      detail::flatten<std::remove_const_t<T>>(*value, sink);
+    }
+  }
+};
+template <class T>
+struct Codec<std::shared_ptr<T>> : Pointed<std::shared_ptr<T>, T> {};
+template <class T>
+struct Codec<std::unique_ptr<T>> : Pointed<std::unique_ptr<T>, T> {};
+
+/// A class whose members TEMPER_FIELDS lists.
+template <class T>
+concept HasFields = requires {
+  typename T::TemperFields;
+};
+
+template <HasFields T>
+struct Codec<T> {
+  static constexpr bool kFlattens = true;
+  static constexpr bool kRefills = std::is_copy_constructible_v<T>;
+  static void flatten(const T& value, Sink& sink) {
+    value.temper_each_field(
+        [&](const char*, const auto& field) { detail::flatten(field, sink); });
+  }
+  static void refill(T& value, Source& source) {
+    value.temper_each_field(
+        [&](const char*, auto& field) { detail::refill(field, source); });
+  }
+};
+
+template <class T>
+concept PlainStruct =
+    std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_empty_v<T> &&
+    !HasFields<T>;
+
+template <class T, class Fields>
+struct StructCodec;
+template <class T, size_t... I>
+struct StructCodec<T, std::index_sequence<I...>>
+    : AllOf<boost::pfr::tuple_element_t<I, T>...> {};
+
+template <PlainStruct T>
+struct Codec<T>
+    : StructCodec<T, std::make_index_sequence<boost::pfr::tuple_size_v<T>>> {
+  static void flatten(const T& value, Sink& sink) {
+    boost::pfr::for_each_field(
+        value, [&](const auto& field) { detail::flatten(field, sink); });
+  }
+  static void refill(T& value, Source& source) {
+    boost::pfr::for_each_field(
+        value, [&](auto& field) { detail::refill(field, source); });
+  }
+};
+
+/// Types whose value is their type: std::monostate, std::nullopt_t, tags.
+template <class T>
+requires(std::is_empty_v<T>&& std::is_trivially_copyable_v<T> && !requires {
+  &T::operator();
+}) struct Codec<T> : NoTensors {
+  static void flatten(const T&, Sink&) {}
+};
+
+} // namespace temper::detail

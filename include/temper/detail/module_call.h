@@ -1,0 +1,88 @@
+// Calls of a module's forward through its call site.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include <temper/detail/call.h>
+
+namespace temper::detail {
+
+/// `Impl`, looked at only once `Args` are known: by then it is complete.
+template <class Impl, class... Args>
+struct LookLater {
+  using type = Impl;
+};
+
+template <class Impl, class... Args>
+using ResultOfForward =
+    decltype(std::declval<typename LookLater<Impl, Args...>::type&>().forward(
+        std::declval<Args>()...));
+
+/// The root of a temper::Module's surface; for other modules the type itself.
+template <class Impl>
+struct RootOf {
+  using type = Impl;
+};
+template <class Impl>
+requires requires {
+  typename Impl::TemperRoot;
+}
+struct RootOf<Impl> {
+  using type = typename Impl::TemperRoot;
+};
+
+/// A module's forward, as a target of `call`. `Owner` is a plain or a shared
+/// pointer.
+template <class Impl, class Owner = Impl*>
+struct ForwardOf {
+  /// One site serves calls of a class and of the class it derives from.
+  static constexpr bool kGeneric =
+      !std::is_same_v<Impl, typename RootOf<Impl>::type>;
+
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) {
+    return module->forward(std::forward<Args>(args)...);
+  }
+  /// Nothing for a module that no shared pointer owns.
+  std::optional<ForwardOf<Impl, std::shared_ptr<Impl>>> keep() {
+    if (auto owner = module->weak_from_this().lock()) {
+      return {{std::shared_ptr<Impl>(std::move(owner), &*module)}};
+    }
+    return std::nullopt;
+  }
+
+  Owner module;
+};
+
+/// `module.forward(args...)` through `site`, plainly without one.
+template <class Impl, class... Args>
+auto call_module(Impl& module, Site* site, Args&&... args)
+    -> ResultOfForward<Impl, Args...> {
+  if (site == nullptr) {
+    return module.forward(std::forward<Args>(args)...);
+  }
+  ForwardOf<Impl> target{&module};
+  return detail::call<typename ForwardParams<Impl>::type>(
+      *site, target, std::forward<Args>(args)...);
+}
+
+/// True iff no member of `Impl` hides one of `Surface`, its temper::Module.
+template <class Impl, class Surface>
+constexpr bool kSurfaceIsWhole = requires {
+  requires std::
+      is_same_v<decltype(&Impl::compile), decltype(&Surface::compile)>;
+  requires std::
+      is_same_v<decltype(&Impl::is_compiled), decltype(&Surface::is_compiled)>;
+  requires std::
+      is_same_v<decltype(&Impl::decompile), decltype(&Surface::decompile)>;
+  requires std::
+      is_same_v<decltype(&Impl::explain), decltype(&Surface::explain)>;
+  requires !requires {
+    &Impl::operator();
+  };
+};
+
+} // namespace temper::detail

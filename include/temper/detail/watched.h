@@ -1,0 +1,103 @@
+// The variables that a compiled function is said to use.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include <temper/detail/field.h>
+#include <temper/detail/module_type.h>
+
+namespace temper::detail {
+
+/// The object of user code whose own state is part of what is watched.
+struct Closure {
+  const void* begin = nullptr;
+  size_t size = 0; ///< 0: it has no state, so it can use globals only.
+
+  /// True iff a variable at `address` is alive whenever the closure is called:
+  /// the closure points to it, or to an object just before it (`this` of the
+  /// object that it is a member of), or both are global. Of a variable that
+  /// was captured by value, the original may be gone.
+  TEMPER_API bool reaches(const void* address) const;
+};
+
+/// Tells what is known of one variable.
+using Watched = std::function<void(const Closure&, State&)>;
+
+/// `pointer`, and the variable at `variable` that holds it.
+template <class Pointer>
+Watched watch_module(
+    Pointer pointer,
+    const void* variable,
+    size_t size,
+    std::string name) {
+  return [=](const Closure& closure, State& state) {
+    if (pointer) {
+      state.module(*pointer);
+      state.known(&*pointer);
+    }
+    state.known(variable);
+    if (size != 0 && closure.reaches(variable)) {
+      state.bytes(variable, size, name); // Another module may be put there.
+    }
+  };
+}
+
+/// One of the variables after `f` in `compile(f, a, b)`.
+template <class T>
+Watched watch(T&& variable, std::string name) {
+  using Plain = std::remove_cvref_t<T>;
+  constexpr bool is_lvalue = std::is_lvalue_reference_v<T>;
+  const size_t size = is_lvalue ? sizeof(Plain) : 0;
+  if constexpr (std::is_base_of_v<torch::nn::Module, Plain>) {
+    static_assert(
+        is_lvalue, "temper: a module must outlive the function that uses it");
+    know_module<Plain>();
+    return watch_module(
+        const_cast<Plain*>(&variable), &variable, 0, std::move(name));
+  } else if constexpr (requires { typename Plain::ContainedType; }) {
+    know_module<typename Plain::ContainedType>();
+    return watch_module(
+        variable.is_empty() ? nullptr : variable.ptr(),
+        &variable,
+        size,
+        std::move(name));
+  } else if constexpr (requires {
+                         requires std::is_base_of_v<
+                             torch::nn::Module,
+                             typename Plain::element_type>;
+                       }) {
+    know_module<typename Plain::element_type>();
+    return watch_module(variable, &variable, size, std::move(name));
+  } else {
+    static_assert(
+        is_lvalue,
+        "temper: only variables can be watched: this is a temporary");
+    static_cast<void>(CheckField<Plain>{});
+    return [where = &variable, name = std::move(name)](
+               const Closure& closure, State& state) {
+      state.known(where);
+      if (closure.reaches(where)) {
+        describe_field(*where, name, state);
+      }
+    };
+  }
+}
+
+/// All of them, by place: they have no names here.
+template <class... T>
+std::vector<Watched> watch_all(T&&... variables) {
+  std::vector<Watched> all;
+  (all.push_back(watch(
+       std::forward<T>(variables), "watched " + std::to_string(all.size()))),
+   ...);
+  return all;
+}
+
+} // namespace temper::detail
