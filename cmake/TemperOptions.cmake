@@ -59,10 +59,12 @@ endif()
 
 find_program(CCACHE_PROGRAM ccache)
 if(CCACHE_PROGRAM AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
-  # What ccache must be told before it caches precompiled headers and their
-  # users; -fpch-preprocess is the compiler's half of it.
+  # The sloppiness is what ccache must be told before it caches precompiled
+  # headers and their users; -fpch-preprocess is the compiler's half of it. The
+  # other two let build folders of this and other clones share what they built.
   set(CMAKE_CXX_COMPILER_LAUNCHER env
     CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+    "CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}" CCACHE_NOHASHDIR=1
     ${CCACHE_PROGRAM})
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     add_compile_options(-fpch-preprocess)
