@@ -4,6 +4,7 @@
 #include <torch/nn/pimpl.h>
 
 #include <string>
+#include <type_traits>
 
 #include <temper/compile.h>
 #include <temper/counters.h>
@@ -19,6 +20,7 @@ std::string explain(const Module<Impl>& module) {
 }
 /// As above, of a holder.
 template <class Impl>
+  requires std::is_base_of_v<Module<typename Impl::TemperRoot>, Impl>
 std::string explain(const torch::nn::ModuleHolder<Impl>& holder) {
   return holder->explain();
 }
@@ -35,6 +37,7 @@ Counters counters_of(const Module<Impl>& module) {
 }
 /// As above, of a holder.
 template <class Impl>
+  requires std::is_base_of_v<Module<typename Impl::TemperRoot>, Impl>
 Counters counters_of(const torch::nn::ModuleHolder<Impl>& holder) {
   return counters_of(*holder);
 }

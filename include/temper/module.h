@@ -61,12 +61,12 @@ class Module : public torch::nn::Cloneable<Impl> {
   /// Copies of compiled modules, clones too, are compiled with the same options
   /// and share no compiled state.
   Module(const Module& other) : torch::nn::Cloneable<Impl>(other) {
-    temper_state_.copy(*this, typeid(Impl), other.temper_state_);
+    temper_state_.copy(*this, other.temper_state_);
   }
   /// As the copy constructor.
   Module& operator=(const Module& other) {
     torch::nn::Cloneable<Impl>::operator=(other);
-    temper_state_.copy(*this, typeid(Impl), other.temper_state_);
+    temper_state_.copy(*this, other.temper_state_);
     return *this;
   }
   ~Module() override = default;
@@ -76,7 +76,7 @@ class Module : public torch::nn::Cloneable<Impl> {
   /// Throws `temper::Error` for options that cannot be.
   void compile(const CompileOptions& options = {}) {
     detail::know_module<Impl>();
-    temper_state_.compile(*this, typeid(Impl), options);
+    temper_state_.compile(*this, options);
   }
 
   /// True between `compile()` and `decompile()`.
@@ -91,7 +91,7 @@ class Module : public torch::nn::Cloneable<Impl> {
 
   /// What was compiled, why, and what it cost, as text.
   std::string explain() const {
-    return temper_state_.explain(typeid(Impl));
+    return temper_state_.explain(*this);
   }
 
   /// `forward(args...)`, compiled if the module is.

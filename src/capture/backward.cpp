@@ -115,7 +115,7 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
       continue;
     }
     const at::Tensor base =
-        plan.chain.empty() ? results[i] : results[i]._base();
+        plan.chain.empty() ? results[i] : at::Tensor(results[i]._base());
     const Port port{base.grad_fn().get(), base.output_nr()};
     if (port.first == nullptr) {
       recorder->fail("a result without history requires grad");
@@ -314,7 +314,7 @@ void BackwardRecord::before(Node* node, const at::TensorList& gradients) {
     if (output != output_ports_.end()) {
       const auto index = static_cast<size_t>(output->second);
       const auto step = autograd_.outputs[index].step;
-      if (step < static_cast<int32_t>(step_ends_.size())) {
+      if (step > 0 && step < static_cast<int32_t>(step_ends_.size())) {
         recorder_->fail("the backward reached the results in another order");
         return;
       }

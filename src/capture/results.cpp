@@ -165,7 +165,7 @@ std::vector<ResultPlan> plan_results(
     if (plan.requires_grad && result.is_view()) {
       // A differentiable view of an intermediate: the program gives the base,
       // the views are taken above autograd.
-      const auto base = recorder.resolve(result._base());
+      const auto base = recorder.resolve(at::Tensor(result._base()));
       root = base;
       if (base == kNoValue ||
           !find_chain(trace, made, values[i], root, plan.chain)) {

@@ -10,11 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "dispatch/known_modules.h"
 #include "graph/graph.h"
-
-namespace torch::nn {
-class Module;
-}
 
 namespace temper::dispatch {
 
@@ -27,29 +24,46 @@ struct Place {
 /// The state of a `Watch` at one moment, cheap to compare with the present.
 class Snapshot;
 
-/// The watched roots of one call site. Not thread-safe while being built.
+/// The watched roots of one call site. Not thread-safe while being built;
+/// `take`, `matches` and `difference` may then be called by many threads.
+/// Owns nothing: the roots must live as long as it is used.
 class Watch {
  public:
   Watch();
   ~Watch();
+  Watch(Watch&&) noexcept;
+  Watch& operator=(Watch&&) noexcept;
 
   /// A module and its whole registered tree. The sizes of temper's modules and
-  /// of LibTorch's own are known; `size_of_root` gives the root's (0: unknown).
+  /// of LibTorch's own are known; `size_of_root` gives the root's (0: unknown),
+  /// which is the size of its dynamic type, or its fields are cut short.
   void add_module(torch::nn::Module& root, size_t size_of_root);
   /// Plain memory: a closure's captures, a declared field.
   void add_range(const void* begin, size_t size, std::string name);
   /// An object that watched pointers may point to without being opaque
   /// (it is watched by other means).
   void add_known_address(const void* address);
+  /// A declared field of whatever is watched: see `Field`. (Fields that are
+  /// declared for a module type need not be added: `record_module_type`.)
+  void add_field(Field field);
 
   /// Takes the state. Walks the tree anew, so it sees added children.
   std::shared_ptr<const Snapshot> take() const;
   /// True iff nothing has changed since. Hot path: no allocation, no locks,
-  /// ~1 ns per 64 bytes and ~8 ns per tensor.
+  /// ~1 ns per 64 bytes and ~8 ns per tensor. Reads what an eager call would
+  /// read, so that other threads may train meanwhile as they may in eager mode.
+  ///
+  /// A tensor that lives in another storage than before (`set_data`, `to` there
+  /// and back) still matches, as long as the same tensors share storages.
   bool matches(const Snapshot& then) const;
-  /// The first difference, for people: "'decoder.0': field at byte 16 changed",
-  /// "'fc.weight': requires_grad was true, now false". Empty if none.
+  /// The first difference, for people: "'decoder.0': field at bytes 16..23
+  /// changed from 1 to 2", "'fc.weight'.requires_grad() was true, now false".
+  /// Empty if none.
   std::string difference(const Snapshot& then) const;
+
+ private:
+  struct Roots;
+  std::unique_ptr<Roots> roots_;
 };
 
 class Snapshot {
@@ -64,8 +78,9 @@ class Snapshot {
   /// A hash of the bytes and metadata; equal states have equal hashes (used to
   /// find a signature among many).
   virtual uint64_t hash() const = 0;
-  /// All tensors reachable, each once: parameters, buffers, fields.
-  virtual const std::vector<std::pair<at::Tensor, Place>>& tensors() const = 0;
+  /// All tensors reachable, each once: parameters, buffers, fields. A snapshot
+  /// does not keep tensors alive; those that are gone are left out.
+  virtual std::vector<std::pair<at::Tensor, Place>> tensors() const = 0;
 };
 
 } // namespace temper::dispatch

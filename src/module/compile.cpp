@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <set>
 
 #include "base/error.h"
 
@@ -16,28 +15,19 @@ namespace {
 // How far behind the object that a closure points to its members may lie.
 constexpr uintptr_t kObjectReach = 1 << 16;
 
-// The slots of a script object are one array of values. They are watched as
-// bytes: tensors in it are recognised, numbers compared, other objects found.
-void describe_object(
-    const c10::intrusive_ptr<c10::ivalue::Object>& object,
-    const std::string& name,
-    std::set<const void*>& seen,
-    State& state) {
-  if (!seen.insert(object.get()).second) {
+// Deeper than any model; stops at cycles.
+constexpr int kMaxObjectDepth = 64;
+
+void flatten_object(const c10::ivalue::Object& object, int depth, Sink& sink) {
+  if (depth == kMaxObjectDepth) {
+    sink.reject("a script module that holds itself");
     return;
   }
-  state.known(object.get());
-  const auto& slots = object->slots();
-  if (!slots.empty()) {
-    state.bytes(slots.data(), slots.size() * sizeof(slots[0]), name);
-  }
-  for (size_t i = 0; i < slots.size(); ++i) {
-    if (slots[i].isObject()) {
-      describe_object(
-          slots[i].toObject(),
-          name + '.' + object->type()->getAttributeName(i),
-          seen,
-          state);
+  for (const c10::IValue& slot : object.slots()) {
+    if (slot.isObject()) {
+      flatten_object(slot.toObjectRef(), depth + 1, sink);
+    } else {
+      flatten(slot, sink);
     }
   }
 }
@@ -57,6 +47,12 @@ struct ScriptForward {
 };
 
 } // namespace
+
+void Codec<torch::jit::Module>::flatten(
+    const torch::jit::Module& value,
+    Sink& sink) {
+  flatten_object(*value._ivalue(), 0, sink);
+}
 
 bool Closure::reaches(const void* address) const {
   if (size == 0) {
@@ -86,15 +82,13 @@ CompiledScript Compile<torch::jit::Module>::with(
     const CompileOptions& options,
     std::vector<Watched> watched) {
   auto shared = std::make_shared<torch::jit::Module>(module);
-  const auto object = module._ivalue();
   std::string name = module.type()->name() ? module.type()->name()->name()
                                            : std::string("script module");
   auto site = std::make_shared<Site>(
       std::move(name),
       options,
-      [object, watched = std::move(watched)](State& state) {
-        std::set<const void*> seen;
-        describe_object(object, "script", seen, state);
+      [script = shared, watched = std::move(watched)](State& state) {
+        describe_field(*script, "script", state);
         for (const auto& watch : watched) {
           watch(Closure(), state);
         }

@@ -13,12 +13,10 @@ namespace {
 
 std::unique_ptr<Site> make_site(
     torch::nn::Module& self,
-    const std::type_info& type,
+    std::string name,
     const CompileOptions& options) {
   return std::make_unique<Site>(
-      name_of_type(type), options, [&self](State& state) {
-        state.module(self);
-      });
+      std::move(name), options, [&self](State& state) { state.module(self); });
 }
 
 std::string never_called(const std::string& name) {
@@ -37,12 +35,11 @@ ModuleState::~ModuleState() {
 
 void ModuleState::compile(
     torch::nn::Module& self,
-    const std::type_info& type,
     const CompileOptions& options) {
   if (site_) {
     site_->set_options(options);
   } else {
-    site_ = make_site(self, type, options);
+    site_ = make_site(self, name_of_type(typeid(self)), options);
     armed_ = site_->enabled() ? site_.get() : nullptr;
   }
   is_copy_ = false;
@@ -57,23 +54,22 @@ void ModuleState::decompile() {
   site_.reset();
 }
 
-void ModuleState::copy(
-    torch::nn::Module& self,
-    const std::type_info& type,
-    const ModuleState& other) {
+void ModuleState::copy(torch::nn::Module& self, const ModuleState& other) {
   if (&other == this) {
     return;
   }
   decompile();
   if (other.site_) {
-    compile(self, type, other.site_->options());
+    // `self` may be under construction: the name is the other's.
+    site_ = make_site(self, other.site_->name(), other.site_->options());
+    armed_ = site_->enabled() ? site_.get() : nullptr;
     is_copy_ = true;
   }
 }
 
-std::string ModuleState::explain(const std::type_info& type) const {
+std::string ModuleState::explain(const torch::nn::Module& self) const {
   if (!site_) {
-    return "'" + name_of_type(type) +
+    return "'" + name_of_type(typeid(self)) +
         "' is not compiled: call compile() on it.\n";
   }
   std::string text = site_->explain();

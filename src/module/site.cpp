@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "capture/interceptor.h"
 #include "dispatch/call_site.h"
 #include "module/backends.h"
 #include "module/watched_state.h"
@@ -108,11 +109,23 @@ struct Site::Impl {
       const std::lock_guard lock(mutex);
       unstructured = "the result holds " + values.rejected;
       has_unstructured.store(true, std::memory_order_release);
+      check_may_run_plainly(options.fullgraph(), unstructured);
     }
     return {
         std::move(values.tensors),
         std::move(values.structure),
         std::move(values.prototype)};
+  }
+
+  void check_may_run_plainly(bool fullgraph, const std::string& reason) const {
+    TEMPER_CHECK(
+        !fullgraph,
+        "cannot compile a call of '",
+        name,
+        "': ",
+        reason,
+        ", expected tensors and plain values. To let it run eagerly use "
+        "CompileOptions().fullgraph(false).");
   }
 
   const std::string name;
@@ -177,14 +190,10 @@ Values Site::call(const Frame& frame, Code code, MakeRerun make_rerun) {
 void Site::run_plainly(const std::string& reason) {
   Impl& impl = *impl_;
   impl.called.store(true, std::memory_order_relaxed);
-  TEMPER_CHECK(
-      !options().fullgraph(),
-      "cannot compile a call of '",
-      impl.name,
-      "': ",
-      reason,
-      ", expected tensors and plain values. To let it run eagerly use "
-      "CompileOptions().fullgraph(false).");
+  impl.check_may_run_plainly(options().fullgraph(), reason);
+  if (capture::capturing()) {
+    return; // Part of the call that is being recorded.
+  }
   impl.plain.bump(base::Counter::kCalls);
   impl.plain.bump_eager(reason);
   TEMPER_LOG(kEager, "'", impl.name, "' runs eagerly: ", reason, '.');

@@ -24,6 +24,11 @@ struct Argument {
   Kind kind = Kind::kNone;
   std::vector<int32_t> index; ///< Registers, slots or the object.
   c10::IValue constant;
+  // Decoded once, so that running an instruction need not:
+  int32_t single = -1; ///< `index[0]` of a register, a slot or an object.
+  std::vector<int64_t> ints; ///< The elements, if `constant` is an int list.
+  /// A register list's elements may be undefined: the schema says Tensor?[].
+  bool optional_elements = false;
 };
 
 struct Instruction;

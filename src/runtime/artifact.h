@@ -21,6 +21,10 @@ struct Saved {
   };
   Kind kind = Kind::kPrivate;
   int32_t index = 0;
+  /// kPrivate: the graph output that shares its memory, or -1. What the user
+  /// does to that output changes this value too: eager's version check is due,
+  /// so the caller ties their version counters and registers it.
+  int32_t shares_output = -1;
 };
 
 /// One backward segment's program. Its inputs are, in this order:

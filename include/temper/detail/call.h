@@ -69,17 +69,23 @@ struct Hold<std::string_view> : HoldAs<std::string_view, std::string> {};
 template <class T>
 struct Hold<std::span<T>>
     : HoldAs<std::span<T>, c10::SmallVector<std::remove_const_t<T>, 8>> {};
-template <class T>
-struct Hold<c10::OptionalArrayRef<T>> {
+template <class O, class T>
+struct HoldOptional {
   using Held = std::optional<c10::SmallVector<T, 8>>;
   static constexpr bool kSame = false;
-  static Held keep(const c10::OptionalArrayRef<T>& value) {
+  static Held keep(const O& value) {
     return value ? Held({value->begin(), value->end()}) : Held();
   }
-  static c10::OptionalArrayRef<T> pass(Held& held) {
-    return held ? c10::OptionalArrayRef<T>(*held) : c10::OptionalArrayRef<T>();
+  static O pass(Held& held) {
+    return held ? O(*held) : O();
   }
 };
+template <class T>
+struct Hold<c10::OptionalArrayRef<T>>
+    : HoldOptional<c10::OptionalArrayRef<T>, T> {};
+template <class T>
+struct Hold<std::optional<c10::ArrayRef<T>>>
+    : HoldOptional<std::optional<c10::ArrayRef<T>>, T> {};
 template <>
 struct Hold<const char*> {
   using Held = std::string;
@@ -137,6 +143,7 @@ template <class Param, class Arg>
 constexpr bool kInOut = std::is_lvalue_reference_v<Arg> &&
     !std::is_const_v<std::remove_reference_t<Arg>> &&
     Hold<std::remove_cvref_t<Arg>>::kSame &&
+    std::is_copy_assignable_v<std::remove_cvref_t<Arg>> &&
     (std::is_same_v<Param, UnknownParam> ||
      (std::is_lvalue_reference_v<Param> &&
       !std::is_const_v<std::remove_reference_t<Param>>));

@@ -113,6 +113,7 @@ struct FunctionBox : std::enable_shared_from_this<FunctionBox<F>> {
     if constexpr (!kStateless<F>) {
       closure = {&f, sizeof(F)};
       state.bytes(&f, sizeof(F), "the function's captures");
+      describe_fields(f, state);
     }
     for (const auto& watch : watched) {
       watch(closure, state);

@@ -25,17 +25,11 @@ class TEMPER_API ModuleState {
     return site_.get();
   }
 
-  void compile(
-      torch::nn::Module& self,
-      const std::type_info& type,
-      const CompileOptions& options);
+  void compile(torch::nn::Module& self, const CompileOptions& options);
   void decompile();
   /// As compiled as `other` is, with a call site of its own.
-  void copy(
-      torch::nn::Module& self,
-      const std::type_info& type,
-      const ModuleState& other);
-  std::string explain(const std::type_info& type) const;
+  void copy(torch::nn::Module& self, const ModuleState& other);
+  std::string explain(const torch::nn::Module& self) const;
 
  private:
   std::unique_ptr<Site> site_;

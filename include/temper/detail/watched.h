@@ -1,6 +1,7 @@
 // The variables that a compiled function is said to use.
 #pragma once
 
+#include <torch/csrc/jit/api/module.h>
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
@@ -14,6 +15,14 @@
 #include <temper/detail/module_type.h>
 
 namespace temper::detail {
+
+/// A script module by its attributes, of submodules too.
+template <>
+struct Codec<torch::jit::Module> {
+  static constexpr bool kFlattens = true;
+  static constexpr bool kRefills = false;
+  TEMPER_API static void flatten(const torch::jit::Module& value, Sink& sink);
+};
 
 /// The object of user code whose own state is part of what is watched.
 struct Closure {
