@@ -2,6 +2,10 @@
 PRESET ?= dev
 ARGS ?=
 BUILD = build/$(PRESET)
+# Of FOLDERS, those that have tests.
+TESTED = $(strip $(foreach f,$(FOLDERS),\
+  $(if $(wildcard tests/$(f)/*_test.cpp),$(f))))
+space := $(subst ,, )
 # Given always, so that unsetting it brings the wheel back.
 CMAKE_ARGS = -DTORCH_ROOT=$(abspath $(TORCH_ROOT))
 
@@ -20,15 +24,17 @@ build: configure ## build everything; PRESET=dev|release|asan|tsan
 test: build ## build and run all tests
 	@ctest --preset $(PRESET)
 
-asan: ## unit tests under AddressSanitizer and UndefinedBehaviorSanitizer
+asan: FOLDERS ?= $(notdir $(wildcard src/*))
+asan: ## unit tests with Address- and UndefinedBehaviorSanitizer; FOLDERS="graph ops"
 	@$(MAKE) --no-print-directory PRESET=asan configure
-	@cmake --build build/asan --target build_unit_tests
-	@ctest --preset asan -L unit
+	@cmake --build build/asan --target $(TESTED:%=%_tests)
+	@ctest --preset asan -R '^($(subst $(space),|,$(TESTED)))$$'
 
-tsan: ## tests of dispatch and runtime under ThreadSanitizer
+tsan: FOLDERS ?= dispatch runtime
+tsan: ## tests of dispatch and runtime with ThreadSanitizer; FOLDERS="..."
 	@$(MAKE) --no-print-directory PRESET=tsan configure
-	@cmake --build build/tsan --target dispatch_tests runtime_tests
-	@ctest --preset tsan -R '^(dispatch|runtime)$$'
+	@cmake --build build/tsan --target $(TESTED:%=%_tests)
+	@ctest --preset tsan -R '^($(subst $(space),|,$(TESTED)))$$'
 
 demo: ## a small GPT trained on text, eager and compiled; ARGS="--help"
 	@$(MAKE) --no-print-directory PRESET=release configure

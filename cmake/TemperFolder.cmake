@@ -72,16 +72,17 @@ function(temper_objects target scope)
   target_link_libraries(${target} ${scope} temper_flags)
 endfunction()
 
-# temper_test(<name> [LABEL <label>] [ALSO <folder>...] [ALL])
+# temper_test(<name> [LABEL <label>] [ALSO <folder>...] [ALL]
+#             [LIBS <library>...])
 #
 # tests/<name>/*_test.cpp as one program <name>_tests, one entry of ctest: each
 # start of LibTorch costs more than most tests. It links the objects of the
 # folder that it tests and of those below it (ALSO: of further ones; ALL: of
-# all), never libtemper.so: a second copy in one process would register the
-# dispatcher fallback twice. The target build_<label>_tests builds all of a label
+# all), never libtemper.so as well: a second copy in one process would register
+# the dispatcher fallback twice. With LIBS it links these instead. The target build_<label>_tests builds all of a label
 # (unit, model, fuzz). Nothing happens while the folder has no tests.
 function(temper_test name)
-  cmake_parse_arguments(arg "ALL" "LABEL" "ALSO" ${ARGN})
+  cmake_parse_arguments(arg "ALL" "LABEL" "ALSO;LIBS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS
     "${PROJECT_SOURCE_DIR}/tests/${name}/*_test.cpp")
   if(NOT sources)
@@ -92,12 +93,19 @@ function(temper_test name)
   endif()
   set(target ${name}_tests)
   add_executable(${target} ${sources})
-  if(arg_ALL)
+  if(arg_LIBS)
+    target_link_libraries(${target} PRIVATE ${arg_LIBS})
+  elseif(arg_ALL)
     target_link_libraries(${target} PRIVATE temper_internal)
   else()
     temper_objects(${target} PRIVATE ${name} ${arg_ALSO})
   endif()
-  target_link_libraries(${target} PRIVATE temper_test_support)
+  # Its support library may touch what libtemper.so hides.
+  if(arg_LIBS)
+    target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest_main)
+  else()
+    target_link_libraries(${target} PRIVATE temper_test_support)
+  endif()
   target_precompile_headers(${target} REUSE_FROM temper_pch)
   if(NOT TARGET build_${arg_LABEL}_tests)
     add_custom_target(build_${arg_LABEL}_tests)
