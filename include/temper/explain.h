@@ -20,8 +20,8 @@ std::string explain(const Module<Impl>& module) {
 }
 /// As above, of a holder.
 template <class Impl>
-  requires std::is_base_of_v<Module<typename Impl::TemperRoot>, Impl>
-std::string explain(const torch::nn::ModuleHolder<Impl>& holder) {
+requires std::is_base_of_v<Module<typename Impl::TemperRoot>, Impl> std::string
+explain(const torch::nn::ModuleHolder<Impl>& holder) {
   return holder->explain();
 }
 /// As above, of what `temper::compile` returned.
@@ -37,8 +37,8 @@ Counters counters_of(const Module<Impl>& module) {
 }
 /// As above, of a holder.
 template <class Impl>
-  requires std::is_base_of_v<Module<typename Impl::TemperRoot>, Impl>
-Counters counters_of(const torch::nn::ModuleHolder<Impl>& holder) {
+requires std::is_base_of_v<Module<typename Impl::TemperRoot>, Impl> Counters
+counters_of(const torch::nn::ModuleHolder<Impl>& holder) {
   return counters_of(*holder);
 }
 /// As above, of what `temper::compile` returned.

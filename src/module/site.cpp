@@ -250,13 +250,18 @@ std::string Site::explain() const {
 
 std::string name_of_type(const std::type_info& type) {
   std::string name = c10::demangle(type.name());
+  constexpr std::string_view kUnnamed = "(anonymous namespace)::";
+  for (size_t at = 0; (at = name.find(kUnnamed)) != std::string::npos;) {
+    name.erase(at, kUnnamed.size());
+  }
   // "ns::NetImpl" is known to its user as "Net".
   constexpr std::string_view kSuffix = "Impl";
-  if (name.ends_with(kSuffix) && name.size() > kSuffix.size() &&
-      name.find_first_of("<({ ") == std::string::npos) {
-    name.resize(name.size() - kSuffix.size());
-    const size_t scope = name.rfind(':');
-    name.erase(0, scope == std::string::npos ? 0 : scope + 1);
+  if (name.ends_with(kSuffix) && name.find('<') == std::string::npos) {
+    const size_t scope = name.rfind("::");
+    name.erase(0, scope == std::string::npos ? 0 : scope + 2);
+    if (name.size() > kSuffix.size()) {
+      name.resize(name.size() - kSuffix.size());
+    }
   }
   return name;
 }

@@ -1,0 +1,367 @@
+// A compiled module is the module it was: holder, copies, clones, state dict,
+// serialised form, devices and dtypes; and options.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/env.h"
+#include "base/log.h"
+#include "temper/temper.h"
+
+namespace {
+
+using temper::CompileOptions;
+using torch::Tensor;
+
+struct BlockImpl : temper::Module<BlockImpl> {
+  torch::nn::Linear fc{nullptr};
+  int64_t width;
+  explicit BlockImpl(int64_t block_width = 4) : width(block_width) {
+    reset();
+  }
+  void reset() override {
+    fc = register_module("fc", torch::nn::Linear(width, width));
+  }
+  Tensor forward(const Tensor& x) {
+    return torch::tanh(fc(x));
+  }
+};
+TEMPER_MODULE(Block);
+
+struct NetImpl : temper::Module<NetImpl> {
+  Block first{nullptr};
+  Block second{nullptr};
+  Tensor scale;
+  Tensor count;
+  NetImpl() {
+    reset();
+  }
+  void reset() override {
+    first = register_module("first", Block(4));
+    second = register_module("second", std::make_shared<BlockImpl>(4));
+    scale = register_parameter("scale", torch::ones({4}));
+    count = register_buffer("count", torch::zeros({1}));
+  }
+  Tensor forward(const Tensor& x, double factor = 1.0) {
+    return second(first(x)) * scale * factor + count;
+  }
+};
+TEMPER_MODULE(Net);
+
+std::vector<std::string> keys(const torch::nn::Module& module) {
+  return module.named_parameters().keys();
+}
+
+TEST(ModuleTest, KeysAndFormStayTheSame) {
+  Net net;
+  const auto before = keys(*net);
+  std::ostringstream text;
+  text << *net;
+  net->compile();
+  net(torch::ones({2, 4}));
+  EXPECT_EQ(keys(*net), before);
+  EXPECT_EQ(net->named_modules().size(), 5U);
+  std::ostringstream again;
+  again << *net;
+  EXPECT_EQ(again.str(), text.str());
+  EXPECT_EQ(sizeof(Net), sizeof(std::shared_ptr<NetImpl>));
+}
+
+TEST(ModuleTest, SavedCompiledLoadsPlainAndBack) {
+  torch::manual_seed(1);
+  Net compiled;
+  compiled->compile();
+  const auto x = torch::randn({2, 4});
+  const auto y = compiled(x);
+  std::stringstream stream;
+  torch::save(compiled, stream);
+  Net plain;
+  torch::load(plain, stream);
+  EXPECT_TRUE(plain(x).equal(y));
+  std::stringstream back;
+  torch::save(plain, back);
+  Net other;
+  other->compile();
+  torch::load(other, back);
+  EXPECT_TRUE(other(x).equal(y));
+}
+
+TEST(ModuleTest, CloneIsCompiledAndHasItsOwnWeights) {
+  Net net;
+  net->compile(CompileOptions().max_graphs(3));
+  const auto x = torch::randn({2, 4});
+  const auto y = net(x);
+  auto clone = std::dynamic_pointer_cast<NetImpl>(net->clone());
+  ASSERT_TRUE(clone);
+  EXPECT_TRUE(clone->is_compiled());
+  EXPECT_EQ(temper::counters_of(*clone).calls, 0);
+  EXPECT_EQ(clone->temper_state().site()->options().max_graphs(), 3);
+  EXPECT_TRUE((*clone)(x).equal(y));
+  {
+    torch::NoGradGuard no_grad;
+    clone->scale.mul_(2);
+  }
+  EXPECT_FALSE((*clone)(x).equal(y));
+  EXPECT_TRUE(net(x).equal(y));
+  EXPECT_EQ(temper::counters_of(net).calls, 2);
+  EXPECT_EQ(temper::counters_of(*clone).calls, 2);
+}
+
+TEST(ModuleTest, CloneKeepsCompiledChildren) {
+  Net net;
+  net->first->compile();
+  auto clone = std::dynamic_pointer_cast<NetImpl>(net->clone());
+  EXPECT_FALSE(clone->is_compiled());
+  EXPECT_TRUE(clone->first->is_compiled());
+  EXPECT_FALSE(clone->second->is_compiled());
+  EXPECT_NE(
+      clone->first->temper_state().site(), net->first->temper_state().site());
+  clone->first->decompile();
+  EXPECT_TRUE(net->first->is_compiled());
+}
+
+TEST(ModuleTest, CopyOfAHolderSharesTheModule) {
+  Net net;
+  const Net same = net; // NOLINT(performance-unnecessary-copy-initialization)
+  net->compile();
+  EXPECT_TRUE(same->is_compiled());
+  EXPECT_EQ(same.ptr(), net.ptr());
+}
+
+TEST(ModuleTest, ModesDtypesAndTraining) {
+  Net net;
+  net->compile();
+  net->eval();
+  EXPECT_FALSE(net->first->is_training());
+  net->to(torch::kDouble);
+  EXPECT_EQ(net(torch::ones({2, 4}, torch::kDouble)).dtype(), torch::kDouble);
+  net->to(torch::kFloat);
+  net->train();
+  net(torch::ones({2, 4})).sum().backward();
+  for (const auto& parameter : net->parameters()) {
+    EXPECT_TRUE(parameter.grad().defined());
+  }
+  net->zero_grad();
+}
+
+TEST(ModuleTest, DefaultArgumentsOfForward) {
+  Net net;
+  net->compile();
+  const auto x = torch::ones({2, 4});
+  EXPECT_TRUE(torch::allclose(net(x, 2.0), net(x) * 2));
+  EXPECT_TRUE(torch::allclose(net(x, 2), net(x) * 2)); // An int for a double.
+}
+
+TEST(ModuleTest, InsideSequentialForwardIsRaw) {
+  Block block(4);
+  block->compile();
+  torch::nn::Sequential sequential(block, torch::nn::ReLU());
+  sequential->forward(torch::ones({2, 4}));
+  EXPECT_EQ(temper::counters_of(block).calls, 0);
+  block(torch::ones({2, 4}));
+}
+
+TEST(ModuleTest, CompileTwiceAndDecompile) {
+  Net net;
+  EXPECT_FALSE(net->is_compiled());
+  net->compile();
+  const auto* site = net->temper_state().site();
+  const auto x = torch::ones({2, 4});
+  net(x);
+  net->compile();
+  EXPECT_EQ(net->temper_state().site(), site);
+  EXPECT_EQ(temper::counters_of(net).calls, 1);
+  net->compile(CompileOptions().backend("eager"));
+  EXPECT_EQ(net->temper_state().site()->options().backend(), "eager");
+  net(x);
+  net->decompile();
+  EXPECT_FALSE(net->is_compiled());
+  net(x);
+  EXPECT_EQ(temper::counters_of(net).calls, 0);
+  EXPECT_NE(temper::explain(net).find("not compiled"), std::string::npos);
+}
+
+TEST(ModuleTest, ExplainNamesTheModule) {
+  Net net;
+  net->compile();
+  net(torch::ones({2, 4}));
+  EXPECT_NE(temper::explain(net).find("'Net'"), std::string::npos);
+  EXPECT_EQ(temper::explain(net), net->explain());
+}
+
+TEST(ModuleTest, CompiledButNeverCalledSaysSo) {
+  temper::base::LogCapture log;
+  {
+    Net net;
+    net->compile();
+    net->forward(torch::ones({2, 4}));
+    EXPECT_NE(net->explain().find("never called"), std::string::npos);
+    const auto clone = net->clone(); // Nobody asked for this one.
+  }
+  EXPECT_TRUE(log.saw("'Net' is compiled, but was never called itself"));
+  EXPECT_EQ(log.lines().size(), 1U);
+}
+
+TEST(ModuleTest, CalledModuleIsSilent) {
+  temper::base::LogCapture log;
+  {
+    Net net;
+    net->compile();
+    net(torch::ones({2, 4}));
+  }
+  EXPECT_TRUE(log.lines().empty());
+}
+
+template <class F>
+std::string error_of(F&& f) {
+  try {
+    f();
+  } catch (const temper::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+TEST(ModuleTest, WrongOptionsFailInCompile) {
+  Net net;
+  EXPECT_EQ(
+      error_of([&] { net->compile(CompileOptions().backend("fast")); }),
+      "temper: cannot compile 'Net': there is no backend 'fast', expected "
+      "'aten' or 'eager'. Set it with CompileOptions().backend(\"aten\").");
+  EXPECT_FALSE(net->is_compiled());
+  EXPECT_NE(
+      error_of([&] {
+        net->compile(CompileOptions().max_graphs(0));
+      }).find("option max_graphs is 0, expected at least 1"),
+      std::string::npos);
+  EXPECT_NE(
+      error_of([&] {
+        net->compile(CompileOptions().max_signatures(-1));
+      }).find("max_signatures is -1"),
+      std::string::npos);
+  net->compile();
+  EXPECT_THROW(net->compile(CompileOptions().backend("")), temper::Error);
+  EXPECT_EQ(net->temper_state().site()->options().backend(), "aten");
+  net(torch::ones({2, 4}));
+}
+
+TEST(ModuleTest, Devices) {
+  EXPECT_TRUE(temper::is_compile_supported(torch::kCPU));
+  EXPECT_TRUE(temper::is_compile_supported(torch::kCPU, "eager"));
+  EXPECT_TRUE(temper::is_compile_supported(torch::Device("cuda:1")));
+  EXPECT_FALSE(temper::is_compile_supported(torch::kMeta));
+  EXPECT_THROW(
+      temper::is_compile_supported(torch::kCPU, "fast"), temper::Error);
+}
+
+TEST(ModuleTest, DisabledMeansPlainCalls) {
+  setenv("TEMPER_DISABLE", "1", 1);
+  temper::base::reread_environment();
+  Net net;
+  net->compile();
+  EXPECT_TRUE(net->is_compiled());
+  net(torch::ones({2, 4}));
+  auto f = temper::compile([](const Tensor& x) { return x + 1; });
+  EXPECT_TRUE(f(torch::ones({1})).equal(torch::full({1}, 2.0)));
+  EXPECT_EQ(temper::counters_of(net).calls, 0);
+  EXPECT_EQ(temper::counters_of(f).calls, 0);
+  EXPECT_NE(net->explain().find("TEMPER_DISABLE"), std::string::npos);
+  EXPECT_THROW(net->compile(CompileOptions().backend("fast")), temper::Error);
+  unsetenv("TEMPER_DISABLE");
+  temper::base::reread_environment();
+}
+
+TEST(ModuleTest, CreateCompileRunDestroy) {
+  const auto x = torch::ones({2, 4});
+  std::weak_ptr<NetImpl> last;
+  for (int i = 0; i < 200; ++i) {
+    Net net;
+    net->compile();
+    net(x).sum().backward();
+    last = net.ptr();
+  }
+  EXPECT_TRUE(last.expired());
+}
+
+TEST(ModuleTest, ManyThreadsCallOne) {
+  Net net;
+  net->compile();
+  const auto x = torch::ones({2, 4});
+  const auto y = net->forward(x);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int k = 0; k < 20; ++k) {
+        EXPECT_TRUE(net(x).equal(y));
+      }
+    });
+  }
+  for (auto& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(temper::counters_of(net).calls, 80);
+}
+
+// A subclass of a compiled class: the holder calls the subclass's forward, the
+// base's surface the base's.
+struct BaseImpl : temper::Module<BaseImpl> {
+  void reset() override {}
+  Tensor forward(const Tensor& x) {
+    return x + 1;
+  }
+  Tensor through_base(const Tensor& x) {
+    return (*this)(x);
+  }
+};
+struct DerivedImpl : BaseImpl {
+  double gain = 3;
+  Tensor forward(const Tensor& x) {
+    return x * gain;
+  }
+};
+TEMPER_MODULE(Derived);
+
+TEST(ModuleTest, SubclassOfACompiledClass) {
+  Derived derived;
+  derived->compile();
+  const auto x = torch::ones({2});
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(derived(x).equal(x * 3));
+    EXPECT_TRUE(derived->through_base(x).equal(x + 1));
+  }
+  EXPECT_NE(derived->explain().find("'Derived'"), std::string::npos);
+}
+
+// A name of the surface that a module takes for itself is found out.
+struct HidesField : temper::Module<HidesField> {
+  int compile = 0;
+};
+struct HidesFunction : temper::Module<HidesFunction> {
+  void explain();
+};
+struct HidesCall : temper::Module<HidesCall> {
+  int operator()(int);
+};
+struct HidesPrivately : temper::Module<HidesPrivately> {
+ private:
+  [[maybe_unused]] bool is_compiled = false;
+};
+struct HidesNothing : temper::Module<HidesNothing> {
+  int compile_ = 0;
+};
+template <class Impl>
+constexpr bool kWhole =
+    temper::detail::kSurfaceIsWhole<Impl, temper::Module<Impl>>;
+static_assert(!kWhole<HidesField>);
+static_assert(!kWhole<HidesFunction>);
+static_assert(!kWhole<HidesCall>);
+static_assert(!kWhole<HidesPrivately>);
+static_assert(kWhole<HidesNothing>);
+static_assert(kWhole<NetImpl>);
+
+} // namespace

@@ -1,0 +1,249 @@
+// Structured values: what they are taken apart into, and put together from.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <array>
+#include <deque>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+#include <variant>
+#include <vector>
+
+#include "temper/detail/call.h"
+#include "temper/error.h"
+#include "temper/fields.h"
+
+namespace {
+
+using temper::detail::kFlattens;
+using temper::detail::kIsArgument;
+using temper::detail::kRefills;
+using temper::detail::Sink;
+using temper::detail::Source;
+using torch::Tensor;
+
+struct Flat {
+  std::vector<Tensor> tensors;
+  std::string bytes;
+  std::string rejected;
+};
+
+template <class T>
+Flat flat(const T& value) {
+  Flat result;
+  Sink sink(result.tensors, result.bytes);
+  temper::detail::flatten(value, sink);
+  result.rejected = sink.rejected();
+  return result;
+}
+
+// Puts new tensors in a prototype's places and takes the result apart again.
+template <class T>
+void expect_round_trip(const T& value, size_t num_tensors) {
+  const Flat before = flat(value);
+  ASSERT_EQ(before.tensors.size(), num_tensors);
+  const T prototype = temper::detail::prototype_of(value);
+  for (const auto& tensor : flat(prototype).tensors) {
+    EXPECT_FALSE(tensor.defined());
+  }
+  EXPECT_EQ(flat(prototype).bytes, before.bytes);
+  std::vector<Tensor> others;
+  for (size_t i = 0; i < num_tensors; ++i) {
+    others.push_back(torch::full({1}, static_cast<double>(i)));
+  }
+  Source source(others);
+  const T rebuilt = temper::detail::unflatten(prototype, source);
+  const Flat after = flat(rebuilt);
+  EXPECT_EQ(after.bytes, before.bytes);
+  ASSERT_EQ(after.tensors.size(), num_tensors);
+  for (size_t i = 0; i < num_tensors; ++i) {
+    EXPECT_TRUE(after.tensors[i].is_same(others[i])) << i;
+  }
+  // The value itself is as before.
+  const Flat again = flat(value);
+  for (size_t i = 0; i < num_tensors; ++i) {
+    EXPECT_TRUE(again.tensors[i].is_same(before.tensors[i])) << i;
+  }
+}
+
+enum class Mode { kFast, kSlow };
+
+struct Inner {
+  Tensor a;
+  int64_t n = 0;
+};
+struct Outer {
+  std::vector<Inner> inners;
+  std::optional<Tensor> mask;
+  std::map<std::string, std::tuple<Tensor, double>> named;
+  Mode mode = Mode::kFast;
+  std::string text;
+};
+struct Empty {};
+
+class Listed {
+ public:
+  Listed(Tensor x, std::string s) : x_(std::move(x)), s_(std::move(s)) {}
+
+ private:
+  Tensor x_;
+  std::string s_;
+  int cache_ = 0;
+  TEMPER_FIELDS(x_, s_)
+};
+
+TEST(StructureTest, TensorsHaveNoBytes) {
+  const auto x = torch::ones({2});
+  EXPECT_TRUE(flat(x).bytes.empty());
+  EXPECT_TRUE(flat(std::make_tuple(x, x)).bytes.empty());
+  expect_round_trip(x, 1);
+  expect_round_trip(std::make_tuple(x, Tensor(), x), 3);
+  expect_round_trip(std::array<Tensor, 2>{x, x}, 2);
+}
+
+TEST(StructureTest, RoundTrips) {
+  const auto x = torch::ones({2});
+  expect_round_trip(3, 0);
+  expect_round_trip(Mode::kSlow, 0);
+  expect_round_trip(std::string("text"), 0);
+  expect_round_trip(Empty{}, 0);
+  expect_round_trip(std::optional<Tensor>(), 0);
+  expect_round_trip(std::optional<Tensor>(x), 1);
+  expect_round_trip(std::vector<Tensor>{x, x, x}, 3);
+  expect_round_trip(std::vector<bool>{true, false}, 0);
+  expect_round_trip(std::deque<std::pair<Tensor, int>>{{x, 1}}, 1);
+  expect_round_trip(std::variant<double, Tensor>(x), 1);
+  expect_round_trip(std::variant<double, Tensor>(1.0), 0);
+  expect_round_trip(Inner{x, 4}, 1);
+  expect_round_trip(
+      Outer{{{x, 1}, {x, 2}}, x, {{"k", {x, 0.5}}}, Mode::kSlow, "text"}, 4);
+  expect_round_trip(Listed(x, "s"), 1);
+  torch::OrderedDict<std::string, Tensor> ordered;
+  ordered.insert("b", x);
+  ordered.insert("a", x);
+  expect_round_trip(ordered, 2);
+}
+
+TEST(StructureTest, UnorderedMapsAreTakenInTheOrderOfTheirKeys) {
+  const auto x = torch::ones({1});
+  const auto y = torch::zeros({1});
+  std::unordered_map<std::string, Tensor> forward;
+  std::unordered_map<std::string, Tensor> backward;
+  backward.reserve(1000);
+  for (int i = 0; i < 20; ++i) {
+    forward[std::to_string(i)] = i % 2 ? x : y;
+    backward[std::to_string(19 - i)] = (19 - i) % 2 ? x : y;
+  }
+  const Flat a = flat(forward);
+  const Flat b = flat(backward);
+  EXPECT_EQ(a.bytes, b.bytes);
+  ASSERT_EQ(a.tensors.size(), 20U);
+  for (size_t i = 0; i < 20; ++i) {
+    EXPECT_TRUE(a.tensors[i].is_same(b.tensors[i]));
+  }
+  expect_round_trip(forward, 20);
+}
+
+TEST(StructureTest, EveryOtherValueHasOtherBytes) {
+  const auto x = torch::ones({1});
+  const auto differ = [](const auto& a, const auto& b) {
+    return flat(a).bytes != flat(b).bytes;
+  };
+  EXPECT_TRUE(differ(1.0, -1.0));
+  EXPECT_TRUE(differ(0.0, -0.0));
+  EXPECT_TRUE(differ(true, false));
+  EXPECT_TRUE(differ(std::optional<Tensor>(), std::optional<Tensor>(x)));
+  using Lists = std::vector<std::vector<Tensor>>;
+  EXPECT_TRUE(differ(Lists{{x}, {x, x}}, Lists{{x, x}, {x}}));
+  using Texts = std::vector<std::string>;
+  EXPECT_TRUE(differ(Texts{"a", "bc"}, Texts{"ab", "c"}));
+  EXPECT_TRUE(differ(Texts{"", "a"}, Texts{"a", ""}));
+  EXPECT_TRUE(differ(at::Scalar(1), at::Scalar(1.0)));
+  EXPECT_TRUE(differ(at::Scalar(1), at::Scalar(true)));
+  EXPECT_TRUE(differ(
+      std::variant<int, float, double>(1),
+      std::variant<int, float, double>(1.0)));
+  EXPECT_TRUE(differ(
+      torch::dtype(torch::kFloat), torch::dtype(torch::kFloat).device("meta")));
+  EXPECT_TRUE(differ(torch::Device("cuda:0"), torch::Device("cuda:1")));
+  using Tag = std::variant<std::monostate, int>;
+  EXPECT_TRUE(differ(Tag(), Tag(0)));
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_FALSE(differ(nan, nan));
+}
+
+TEST(StructureTest, ScriptValues) {
+  const auto x = torch::ones({1});
+  using c10::IValue;
+  expect_round_trip(IValue(), 0);
+  expect_round_trip(IValue(x), 1);
+  expect_round_trip(IValue(std::vector<Tensor>{x, x}), 2);
+  expect_round_trip(IValue(std::vector<int64_t>{1, 2}), 0);
+  expect_round_trip(IValue(std::make_tuple(x, 1.0, std::string("s"))), 1);
+  c10::Dict<std::string, Tensor> dict;
+  dict.insert("k", x);
+  expect_round_trip(IValue(dict), 1);
+  EXPECT_NE(flat(IValue(1)).bytes, flat(IValue(1.0)).bytes);
+  EXPECT_NE(
+      flat(IValue(std::vector<int64_t>{})).bytes,
+      flat(IValue(std::vector<double>{})).bytes);
+  EXPECT_EQ(
+      flat(IValue(at::make_generator<at::CPUGeneratorImpl>())).rejected,
+      "a TorchScript Generator");
+}
+
+TEST(StructureTest, PackedSequences) {
+  namespace rnn = torch::nn::utils::rnn;
+  const auto packed = rnn::pack_sequence(
+      {torch::ones({3, 2}), torch::ones({5, 2})}, /*enforce_sorted=*/false);
+  const Flat before = flat(packed);
+  ASSERT_EQ(before.tensors.size(), 4U);
+  auto prototype = temper::detail::prototype_of(packed);
+  EXPECT_FALSE(prototype.data().defined());
+  Source source(before.tensors);
+  const auto rebuilt = temper::detail::unflatten(prototype, source);
+  EXPECT_TRUE(rebuilt.data().is_same(packed.data()));
+  EXPECT_TRUE(rebuilt.batch_sizes().is_same(packed.batch_sizes()));
+  EXPECT_TRUE(rebuilt.unsorted_indices().is_same(packed.unsorted_indices()));
+}
+
+TEST(StructureTest, SourceThatRunsOutIsOurOwnError) {
+  Source source(std::vector<Tensor>{});
+  EXPECT_THROW(source.tensor(), temper::InternalError);
+}
+
+// Which types are structured is known to the compiler.
+struct WithPointer {
+  Tensor x;
+  int* p = nullptr;
+};
+class Closed {
+ public:
+  explicit Closed(int n) : n_(n) {}
+
+ private:
+  int n_;
+};
+static_assert(kIsArgument<Outer> && kRefills<Outer>);
+static_assert(kIsArgument<Listed> && kRefills<Listed>);
+static_assert(kIsArgument<at::IntArrayRef> && !kRefills<at::IntArrayRef>);
+static_assert(kIsArgument<std::optional<at::IntArrayRef>>);
+static_assert(kIsArgument<at::TensorList>);
+static_assert(kIsArgument<std::string_view>);
+static_assert(kIsArgument<const char*>);
+static_assert(kIsArgument<std::nullopt_t>);
+static_assert(!kFlattens<WithPointer>);
+static_assert(!kFlattens<std::vector<WithPointer>>);
+static_assert(!kFlattens<Closed>);
+static_assert(!kFlattens<int*>);
+static_assert(!kFlattens<std::function<void()>>);
+static_assert(!kIsArgument<torch::nn::Linear>);
+static_assert(!kIsArgument<char[4]>);
+static_assert(kFlattens<std::shared_ptr<Inner>>);
+static_assert(!kIsArgument<std::shared_ptr<Inner>>);
+
+} // namespace
