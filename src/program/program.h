@@ -19,7 +19,13 @@ constexpr Register kNoRegister = -1;
 /// What an instruction reads for one schema argument.
 struct Argument {
   enum class Kind : uint8_t {
-    kNone, kRegister, kRegisterList, kConstant, kSlot, kSlotList, kObject
+    kNone,
+    kRegister,
+    kRegisterList,
+    kConstant,
+    kSlot,
+    kSlotList,
+    kObject
   };
   Kind kind = Kind::kNone;
   std::vector<int32_t> index; ///< Registers, slots or the object.

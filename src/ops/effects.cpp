@@ -1,0 +1,68 @@
+// Which operators have effects that neither schema nor tags show.
+#include <algorithm>
+#include <array>
+
+#include "ops/op_tables.h"
+
+namespace temper::ops::detail {
+
+namespace {
+
+template <size_t N>
+bool contains(
+    const std::array<std::string_view, N>& names,
+    std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// `inplace_view` tags the in-place views (t_, squeeze_, set_, resize_); these
+// change metadata without it.
+constexpr std::array<std::string_view, 12> kChangesMetadata = {
+    "aten::set_data",
+    "aten::requires_grad_",
+    "aten::_resize_output_",
+    "aten::resize_as_sparse_",
+    "aten::sparse_resize_",
+    "aten::sparse_resize_and_clear_",
+    "aten::copy_sparse_to_sparse_",
+    "aten::_coalesced_",
+    "aten::retain_grad",
+    "aten::_backward",
+    "aten::resize_as_",
+    "aten::resize_",
+};
+
+constexpr std::array<std::string_view, 9> kImpure = {
+    "aten::_assert_async",
+    "aten::_assert_scalar",
+    "aten::_assert_tensor_metadata",
+    "aten::_functional_assert_async",
+    "aten::_print",
+    "aten::record_stream",
+    "aten::sym_constrain_range",
+    "aten::sym_constrain_range_for_size",
+    "aten::from_file",
+};
+
+constexpr std::array<std::string_view, 4> kCollectives = {
+    "c10d",
+    "_c10d_functional",
+    "_c10d_functional_autograd",
+    "c10d_functional",
+};
+
+} // namespace
+
+bool changes_metadata(std::string_view name) {
+  return contains(kChangesMetadata, name);
+}
+
+bool is_impure(std::string_view name) {
+  return contains(kImpure, name);
+}
+
+bool is_collective(std::string_view ns) {
+  return contains(kCollectives, ns);
+}
+
+} // namespace temper::ops::detail

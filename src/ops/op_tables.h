@@ -1,0 +1,29 @@
+// The tables of the operator classes, each filled in in its own file. Names are
+// "aten::name" and stand for all overloads, or "aten::name.overload".
+#pragma once
+
+#include <string_view>
+
+namespace temper::ops::detail {
+
+/// Operators that return a view although their schema promises new memory.
+/// The operand is the first tensor.
+bool is_undeclared_view(std::string_view name);
+
+/// Operators that return either an operand itself or new memory.
+bool is_maybe_view(std::string_view name);
+
+/// Views whose offset counts from the start of the storage.
+bool is_absolute_view(std::string_view name);
+
+/// Operators that change the metadata of an operand, beside those that have
+/// the tag `inplace_view`.
+bool changes_metadata(std::string_view name);
+
+/// Operators of LibTorch with effects that their schema does not show.
+bool is_impure(std::string_view name);
+
+/// Namespaces of collectives.
+bool is_collective(std::string_view ns);
+
+} // namespace temper::ops::detail
