@@ -80,6 +80,7 @@ TEST(Skeleton, HasAllStructure) {
       {kJointText, "(%5, $1, #0)", "(%5, $1, none)"},
       {kJointText, "(%5, $1, #0)", "(%6, $1, #0)"}, // operands
       {kJointText, "mul_.Tensor", "div_.Tensor"}, // operator
+      {kJointText, "mul_.Tensor", "mul_.Scalar"}, // its overload
       {kJointText, "\"generator\"", "\"stream\""}, // kind of object
       {kJointText, "writes(0 -> %7)", "writes(1 -> %7)"}, // what is written
       {kJointText, "return %7, %5, none", "return %5, %7, none"},
@@ -96,6 +97,7 @@ TEST(Skeleton, HasAllStructure) {
       {kRawText, "(1) @9", "(1) @7"}, // which share memory
       {kRawText, "(4, 1) @12", "(4, 1) @7"},
       {kRawText, "writes(0[0], 0[1])", "writes(0[0])"},
+      {kRawText, "writes(0[0], 0[1])", "writes(0[0], 0[0])"},
       {kRawText, "$[1, 3], 6", "$[1, 3], 7"}, // constants
       {kRawText, "$[1, 3], 6", "$[3, 1], 6"},
       {kRawText, "$[1, 3], 6", "$[1, 1], 6"},
@@ -131,6 +133,12 @@ TEST(Skeleton, StridesThatMeanNothingDoNotMatter) {
       text_of_type("f32[1, ?4, 5](20, 1, 4)"));
 }
 
+TEST(Skeleton, DevicesAreToldByIndexExceptForTheCpu) {
+  EXPECT_NE(
+      text_of_type("f32[2](1) on cuda:0"), text_of_type("f32[2](1) on cuda:1"));
+  EXPECT_EQ(text_of_type("f32[2](1) on cpu:0"), text_of_type("f32[2](1)"));
+}
+
 TEST(Skeleton, StrideOrderIsThatOfAnySize) {
   EXPECT_EQ( // Channels last.
       text_of_type("f32[?2, 3, ?4, ?5](60, 1, 15, 3)"),
@@ -138,6 +146,9 @@ TEST(Skeleton, StrideOrderIsThatOfAnySize) {
   EXPECT_EQ( // Every other row.
       text_of_type("f32[?2, ?3](6, 1)"),
       text_of_type("f32[?4, ?5](10, 1)"));
+  EXPECT_NE( // A broadcast is no mere overlap.
+      text_of_type("f32[?2, 3](0, 1)"),
+      text_of_type("f32[?2, 3](1, 1)"));
   EXPECT_NE( // A gap is not where the other has it.
       text_of_type("f32[?2, ?3, ?4](24, 4, 1)"),
       text_of_type("f32[?2, ?3, ?4](24, 8, 1)"));
@@ -196,6 +207,31 @@ TEST(Skeleton, TheCanonicalGraphHasTheSameInItsOwnNumbers) {
     }
     ASSERT_TRUE(equal(canonicalize(canonical), canonical));
   }
+}
+
+TEST(Skeleton, GraphsThatDifferInNumbersHaveOneCanonicalGraph) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "RandomGraph(" << seed << ")");
+    RandomGraph random(seed);
+    const Graph graph = random.make();
+    Graph a = canonicalize(graph);
+    Graph b = canonicalize(random.renumbered(graph));
+    // Slots that nothing mentions keep the order they have.
+    a.slots.clear();
+    b.slots.clear();
+    ASSERT_TRUE(equal(a, b)) << print(a) << print(b);
+  }
+}
+
+TEST(Skeleton, WhatAnOpWritesCountsThoughNothingReadsIt) {
+  const std::string text = R"(graph functional {
+    input %0 : f32[2](1) buffer "x"
+    aten::relu_(%0) writes(0 -> %1 : f32[2](1))
+    return
+  })";
+  EXPECT_FALSE(same_skeleton(
+      skeleton(parse(text)),
+      skeleton(parse(replaced(text, "%1 : f32", "%1 : f64")))));
 }
 
 TEST(Skeleton, ValuesThatNothingMentionsDoNotCount) {
