@@ -1,0 +1,243 @@
+// Saving the state of watched objects and comparing it with the present.
+#include "dispatch/watch_state.h"
+
+#include <c10/util/StringUtil.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/hash.h"
+
+namespace temper::dispatch {
+
+namespace {
+
+constexpr size_t kWord = sizeof(uint64_t);
+
+uint64_t load(const std::byte* address) {
+  uint64_t word = 0;
+  std::memcpy(&word, address, kWord);
+  return word;
+}
+
+// memcmp for the short ranges that most are.
+bool same_bytes(const std::byte* a, const std::byte* b, size_t size) {
+  size_t i = 0;
+  for (; i + kWord <= size; i += kWord) {
+    if (load(a + i) != load(b + i)) {
+      return false;
+    }
+  }
+  for (; i < size; ++i) {
+    if (a[i] != b[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+// Reads a declared field. The buffers are kept by the thread, so that guards
+// don't allocate; the tensors are let go at once.
+class Reader {
+ public:
+  explicit Reader(const ReadField& read) {
+    content().bytes.clear();
+    read(content());
+  }
+  ~Reader() {
+    content().tensors.clear();
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+
+  FieldContent& content() const {
+    static thread_local FieldContent instance;
+    return instance;
+  }
+};
+
+const c10::TensorImpl* impl_of(const at::Tensor& tensor) {
+  return tensor.defined() ? tensor.unsafeGetTensorImpl() : nullptr;
+}
+
+} // namespace
+
+void State::add_bytes(
+    Kind kind,
+    const std::string& owner,
+    const void* object,
+    const void* begin,
+    size_t size) {
+  if (size == 0) {
+    return;
+  }
+  if (owners_.empty() || owners_.back() != owner) {
+    owners_.push_back(owner);
+  }
+  const auto* first = static_cast<const std::byte*>(begin);
+  ranges_.push_back(
+      {first,
+       static_cast<uint32_t>(size),
+       static_cast<uint32_t>(bytes_.size())});
+  infos_.push_back(
+      {kind,
+       static_cast<uint32_t>(owners_.size() - 1),
+       static_cast<const std::byte*>(object)});
+  bytes_.insert(bytes_.end(), first, first + size);
+  bytes_.resize((bytes_.size() + kWord - 1) / kWord * kWord);
+}
+
+bool State::add_tensor(const c10::TensorImpl* impl, const Place& place) {
+  if (!is_plain(*impl)) {
+    return false;
+  }
+  if (!added_.insert(impl).second) {
+    return true;
+  }
+  const c10::StorageImpl* storage = storage_of(*impl);
+  tensors_.push_back({impl, storage, TensorMeta::read(*impl, dims_)});
+  places_.push_back(place);
+  weak_tensors_.emplace_back(
+      c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::
+          reclaim_copy(const_cast<c10::TensorImpl*>(impl)));
+  weak_storages_.emplace_back(
+      c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+          const_cast<c10::StorageImpl*>(storage)));
+  has_foreign_ |= is_foreign(*storage);
+  return true;
+}
+
+void State::add_content(const std::string& name, const ReadField& read) {
+  const Reader now(read);
+  Content content{name, read, now.content().bytes, {}};
+  for (const at::Tensor& tensor : now.content().tensors) {
+    content.tensors.push_back(impl_of(tensor));
+    if (tensor.defined() &&
+        !add_tensor(
+            impl_of(tensor),
+            {graph::Role::kField,
+             c10::str(name, "[", content.tensors.size() - 1, "]")})) {
+      set_unguardable(c10::str(
+          "'",
+          name,
+          "' holds a tensor that guards can't describe ",
+          "(a sparse, nested, quantized or wrapped one)"));
+    }
+  }
+  contents_.push_back(std::move(content));
+}
+
+void State::set_unguardable(std::string reason) {
+  if (unguardable_.empty()) {
+    unguardable_ = std::move(reason);
+  }
+}
+
+void State::seal() {
+  by_impl_.emplace(tensors_.size());
+  by_storage_.emplace(tensors_.size());
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const auto index = static_cast<int32_t>(i);
+    by_impl_->insert(tensors_[i].impl, index);
+    sharing_.push_back(by_storage_->insert(tensors_[i].storage, index));
+  }
+  added_.clear();
+  hash_ = compute_hash();
+}
+
+bool State::matches() const {
+  const std::byte* saved = bytes_.data();
+  for (const Range& range : ranges_) {
+    if (!same_bytes(range.begin, saved + range.saved, range.size)) {
+      return false;
+    }
+  }
+  for (const Content& content : contents_) {
+    const Reader now(content.read);
+    const FieldContent& is = now.content();
+    if (is.bytes != content.bytes ||
+        !std::equal(
+            is.tensors.begin(),
+            is.tensors.end(),
+            content.tensors.begin(),
+            content.tensors.end(),
+            [](const at::Tensor& tensor, const c10::TensorImpl* impl) {
+              return impl_of(tensor) == impl;
+            })) {
+      return false;
+    }
+  }
+  bool moved = false;
+  const int64_t* dims = dims_.data();
+  for (const Tensor& tensor : tensors_) {
+    const c10::TensorImpl& impl = *tensor.impl;
+    if (!same_meta(impl, tensor.meta, dims) ||
+        impl.storage_offset() != tensor.meta.storage_offset) {
+      return false;
+    }
+    moved |= storage_of(impl) != tensor.storage;
+  }
+  return !moved || same_sharing();
+}
+
+bool State::has_moved() const {
+  bool moved = false;
+  for (const Tensor& tensor : tensors_) {
+    moved |= storage_of(*tensor.impl) != tensor.storage;
+  }
+  return moved;
+}
+
+// Whether the same tensors as then share storages, whichever these are.
+bool State::same_sharing() const {
+  AddressTable now(tensors_.size());
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const c10::StorageImpl* storage = storage_of(*tensors_[i].impl);
+    if (storage == nullptr ||
+        now.insert(storage, static_cast<int32_t>(i)) != sharing_[i]) {
+      return false;
+    }
+  }
+  return true;
+}
+
+std::optional<Place> State::find(const at::Tensor& tensor) const {
+  const int32_t index = tensor.defined() ? index_of(impl_of(tensor)) : -1;
+  if (index < 0) {
+    return std::nullopt;
+  }
+  return places_[static_cast<size_t>(index)];
+}
+
+std::vector<std::pair<at::Tensor, Place>> State::tensors() const {
+  std::vector<std::pair<at::Tensor, Place>> all;
+  all.reserve(tensors_.size());
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    at::Tensor tensor(weak_tensors_[i].lock());
+    if (tensor.defined()) {
+      all.emplace_back(std::move(tensor), places_[i]);
+    }
+  }
+  return all;
+}
+
+// Storages are left out: a state that has moved to others matches.
+uint64_t State::compute_hash() const {
+  base::Hasher hasher;
+  hasher.add(ranges_.size()).add_bytes(bytes_.data(), bytes_.size());
+  for (const Content& content : contents_) {
+    hasher.add(content.bytes).add(content.tensors.size());
+    for (const c10::TensorImpl* impl : content.tensors) {
+      hasher.add(reinterpret_cast<uintptr_t>(impl));
+    }
+  }
+  hasher.add(tensors_.size());
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    hash_meta(hasher, tensors_[i].meta, dims_.data());
+    hasher.add(tensors_[i].meta.storage_offset).add(sharing_[i]);
+  }
+  return hasher.digest().low;
+}
+
+} // namespace temper::dispatch
