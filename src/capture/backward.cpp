@@ -139,6 +139,9 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
   std::unordered_map<Port, int32_t, PortHash> known; // Port -> graph input.
   const auto learn_inputs = [&](size_t from) {
     for (size_t i = from; i < trace.bindings.size(); ++i) {
+      if (trace.graph.inputs[i].role == graph::Role::kTangent) {
+        continue;
+      }
       const auto edge =
           edge_of_input(trace.bindings[i], arguments, argument_edges);
       if (edge.is_valid()) {
@@ -271,6 +274,12 @@ bool BackwardRecord::start() {
     }
   });
   return !recorder_->failed();
+}
+
+void BackwardRecord::abandon() {
+  const std::scoped_lock lock(mutex_);
+  state_ = State::kDone;
+  done_ = nullptr;
 }
 
 void BackwardRecord::contribute(Contribution& sum, ValueId value) {
@@ -416,6 +425,7 @@ void BackwardRecord::finish() {
         ? end
         : step_ends_[static_cast<size_t>(step)];
     graph::Segment segment;
+    step_segments_.push_back(static_cast<int32_t>(graph.segments.size()));
     segment.first_op = first;
     segment.tangents = step_tangents_[static_cast<size_t>(step)];
     size_t bytes = 0;

@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/node.h>
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -78,6 +79,26 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
     return pattern_;
   }
 
+  /// For each step of the chain, its first segment; after `Done`.
+  const std::vector<int32_t>& step_segments() const {
+    return step_segments_;
+  }
+  const AutogradTrace& autograd() const {
+    return autograd_;
+  }
+  /// True iff a backward has begun.
+  bool started() const {
+    return state_ != State::kWaiting;
+  }
+  /// No backward is waited for any more.
+  void abandon();
+  Trace take_trace() {
+    return std::move(recorder_->trace());
+  }
+  const Recorder& recorder() const {
+    return *recorder_;
+  }
+
   // For the hooks.
   void before(torch::autograd::Node* node, const at::TensorList& gradients);
   void after(torch::autograd::Node* node, const at::TensorList& gradients);
@@ -102,7 +123,7 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   void close_step(int32_t step);
 
   std::mutex mutex_;
-  State state_ = State::kWaiting;
+  std::atomic<State> state_ = State::kWaiting;
   int task_ = -1; ///< The engine's graph task that is being recorded.
   std::unique_ptr<Recorder> recorder_;
   Done done_;
@@ -115,6 +136,7 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   std::vector<Contribution> output_sums_; ///< As `autograd_.outputs`.
   std::vector<Contribution> input_sums_; ///< As `autograd_.inputs`.
   std::vector<int32_t> input_ready_; ///< Ops recorded at the last addition.
+  std::vector<int32_t> step_segments_;
   std::vector<int32_t> step_ends_; ///< First op after each closed step.
   std::vector<std::vector<int32_t>> step_tangents_;
   bool inside_ = false;

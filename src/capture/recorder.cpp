@@ -174,7 +174,7 @@ int32_t Recorder::input_of_watched(const at::Tensor& tensor) {
   }
   auto* impl = watched->tensor.unsafeGetTensorImpl();
   for (size_t i = 0; i < trace_.bindings.size(); ++i) {
-    if (trace_.bindings[i].watched == impl) {
+    if (trace_.bindings[i].watched == impl) { // Never a tangent's: null.
       return static_cast<int32_t>(i);
     }
   }
@@ -231,6 +231,7 @@ ValueId Recorder::add_tangent(const at::Tensor& tensor, int32_t output) {
   const auto index = static_cast<int32_t>(trace_.graph.inputs.size());
   const auto id = add_value(tensor, add_storage(tensor, index));
   trace_.graph.inputs.push_back({id, graph::Role::kTangent, ""});
+  trace_.bindings.emplace_back();
   trace_.graph.tangent_outputs.push_back(output);
   return id;
 }

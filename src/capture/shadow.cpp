@@ -158,6 +158,9 @@ ShadowRun::ShadowRun(
   }
   for (size_t i = 0; i < trace.bindings.size(); ++i) {
     const auto& binding = trace.bindings[i];
+    if (trace.graph.inputs[i].role == graph::Role::kTangent) {
+      continue;
+    }
     const auto value = trace.graph.inputs[i].value;
     const auto storage = trace.values[static_cast<size_t>(value)].storage;
     const auto tensor = binding.argument >= 0

@@ -103,7 +103,7 @@ void flatten(const c10::IValue& value, std::vector<at::Tensor>& out) {
 
 } // namespace
 
-std::vector<at::Tensor> run_raw_op(
+std::vector<at::Tensor> call_raw_op(
     const graph::Graph& graph,
     const graph::Op& op,
     const std::vector<at::Tensor>& values) {
@@ -113,15 +113,22 @@ std::vector<at::Tensor> run_raw_op(
     stack.push_back(argument_of(
         graph, op.operands[i], schema.arguments()[i], values));
   }
-  at::AutoDispatchBelowADInplaceOrView below;
-  c10::impl::ExcludeDispatchKeyGuard no_autocast(
-      c10::autocast_dispatch_keyset);
   op.op.callBoxed(stack);
   std::vector<at::Tensor> results;
   for (const auto& value : stack) {
     flatten(value, results);
   }
   return results;
+}
+
+std::vector<at::Tensor> run_raw_op(
+    const graph::Graph& graph,
+    const graph::Op& op,
+    const std::vector<at::Tensor>& values) {
+  const at::AutoDispatchBelowADInplaceOrView below;
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(
+      c10::autocast_dispatch_keyset);
+  return call_raw_op(graph, op, values);
 }
 
 void ShadowRun::materialise(const std::string& why) {
@@ -152,6 +159,9 @@ void ShadowRun::materialise(const std::string& why) {
         originals_[i].device()));
   }
   for (size_t i = 0; i < trace_.bindings.size(); ++i) {
+    if (trace_.graph.inputs[i].role == graph::Role::kTangent) {
+      continue;
+    }
     values[static_cast<size_t>(trace_.graph.inputs[i].value)] =
         input_tensor(static_cast<int32_t>(i));
   }

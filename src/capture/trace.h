@@ -51,7 +51,7 @@ struct Trace {
   std::vector<ValueInfo> values; ///< As `graph.values`.
   std::vector<StorageInfo> storages;
   std::vector<OpRecord> ops; ///< As `graph.ops`.
-  std::vector<Binding> bindings; ///< As the non-tangent `graph.inputs`.
+  std::vector<Binding> bindings; ///< As `graph.inputs`; empty for tangents.
   std::vector<c10::IValue> objects; ///< As `graph.objects`.
   bool rng = false; ///< Some op draws random numbers.
   /// Why the call can't be served by a program; empty if it can.

@@ -59,7 +59,7 @@ class CallSite {
 
  private:
   struct Impl;
-  std::unique_ptr<Impl> impl_;
+  std::shared_ptr<Impl> impl_; ///< Backwards that are pending share it.
 };
 
 } // namespace temper::dispatch

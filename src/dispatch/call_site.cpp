@@ -1,0 +1,309 @@
+// A call site: finding the signature of a call and running its tier.
+#include "dispatch/call_site.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "capture/interceptor.h"
+#include "dispatch/site_impl.h"
+
+namespace temper::dispatch {
+
+CallSite::Impl::Impl(
+    std::string site_name,
+    SiteOptions site_options,
+    std::function<void(Watch&)> build)
+    : name(std::move(site_name)),
+      build_watch(std::move(build)),
+      index(std::make_shared<const Index>()),
+      options(std::move(site_options)) {}
+
+std::shared_ptr<Signature> CallSite::Impl::find(
+    const GlobalState& global,
+    const Call& call) {
+  const auto* watched = watch_pointer.load(std::memory_order_acquire);
+  if (watched == nullptr) {
+    return nullptr;
+  }
+  const auto now = index.load(std::memory_order_acquire);
+  const auto count = now->groups.size();
+  const auto first = hint.load(std::memory_order_relaxed);
+  for (size_t k = 0; k < count; ++k) {
+    // The group that matched last is the likeliest one.
+    const auto g = k == 0 ? std::min(first, count - 1)
+                          : (k - 1 < std::min(first, count - 1) ? k - 1 : k);
+    const auto& group = now->groups[g];
+    if (!(group.global == global) || !watched->matches(*group.state)) {
+      continue;
+    }
+    for (const auto& signature : group.signatures) {
+      if (signature->structure == call.structure &&
+          signature->arguments.matches(call.tensors, *group.state)) {
+        if (g != first) {
+          hint.store(g, std::memory_order_relaxed);
+        }
+        return signature;
+      }
+    }
+  }
+  return nullptr;
+}
+
+void CallSite::Impl::rebuild_index() {
+  auto next = std::make_shared<Index>();
+  for (const auto& signature : signatures) {
+    auto group = std::find_if(
+        next->groups.begin(), next->groups.end(), [&](const auto& g) {
+          return g.global == signature->global && g.state == signature->state;
+        });
+    if (group == next->groups.end()) {
+      next->groups.push_back({signature->global, signature->state, {}});
+      group = std::prev(next->groups.end());
+    }
+    group->signatures.push_back(signature);
+  }
+  index.store(std::move(next), std::memory_order_release);
+}
+
+std::shared_ptr<Signature> CallSite::Impl::add(
+    const GlobalState& global,
+    const Call& call) {
+  const std::scoped_lock lock(mutex);
+  if (!watch) {
+    auto built = std::make_shared<Watch>();
+    build_watch(*built);
+    watch = std::move(built);
+    watch_pointer.store(watch.get(), std::memory_order_release);
+  }
+  // Another thread may have added it; its state may be one we know.
+  std::shared_ptr<const Snapshot> state;
+  for (const auto& signature : signatures) {
+    if (!watch->matches(*signature->state)) {
+      continue;
+    }
+    state = signature->state;
+    if (signature->global == global &&
+        signature->structure == call.structure &&
+        signature->arguments.matches(call.tensors, *state)) {
+      return signature;
+    }
+  }
+  if (static_cast<int64_t>(signatures.size()) >= options.max_signatures) {
+    if (!said_limit) {
+      said_limit = true;
+      base::warn(c10::str(
+          "'",
+          name,
+          "' has reached its limit of ",
+          options.max_signatures,
+          " signatures; calls with new ones run eagerly. Raise it with "
+          "CompileOptions().max_signatures(n) or make sizes and fields vary "
+          "less."));
+    }
+    return nullptr;
+  }
+  if (base::log_on(base::Topic::kGuard) && !signatures.empty()) {
+    const auto& last = *signatures.back();
+    auto difference = global.difference(last.global);
+    if (difference.empty()) {
+      difference = watch->difference(*last.state);
+    }
+    if (difference.empty()) {
+      difference = last.arguments.difference(
+          call.tensors, *last.state, call.tensor_names);
+    }
+    TEMPER_LOG(kGuard, "'", name, "' has a new signature: ", difference);
+  }
+  if (!state) {
+    state = watch->take();
+  }
+  auto signature = std::make_shared<Signature>(global, state, call);
+  if (!state->unguardable().empty()) {
+    signature->reason = state->unguardable();
+    signature->tier = Tier::kEager;
+  } else if (options.backend == "eager") {
+    signature->reason = "the backend is \"eager\"";
+  }
+  signatures.push_back(signature);
+  rebuild_index();
+  return signature;
+}
+
+Outcome CallSite::Impl::run_eager(
+    const Call& call,
+    UserCode code,
+    const std::string& reason) {
+  bool fullgraph = false;
+  {
+    const std::scoped_lock lock(mutex);
+    fullgraph = options.fullgraph;
+  }
+  TEMPER_CHECK(
+      !fullgraph,
+      "cannot compile '",
+      name,
+      "': ",
+      reason,
+      ". To let it run eagerly use CompileOptions().fullgraph(false).");
+  counters.bump_eager(reason);
+  return code(call.tensors);
+}
+
+Outcome CallSite::Impl::run_plan_of(
+    const std::shared_ptr<Signature>& signature,
+    const std::shared_ptr<const Plan>& plan,
+    const Call& call,
+    MakeRerun make_rerun) {
+  counters.bump(base::Counter::kProgramCalls);
+  const auto make_fallback = [&] {
+    BackwardFallback fallback;
+    fallback.rerun = make_rerun();
+    if (plan->trace->rng) {
+      fallback.generator = capture::GeneratorState::current();
+    }
+    const std::weak_ptr<Impl> weak = weak_from_this();
+    const std::weak_ptr<Signature> weak_signature = signature;
+    fallback.check_state = [weak, state = signature->state] {
+      const auto self = weak.lock();
+      TEMPER_CHECK(
+          self != nullptr,
+          "a compiled module was destroyed before a backward that its compiled "
+          "call does not know");
+      const auto* watched = self->watch_pointer.load();
+      TEMPER_CHECK(
+          watched->matches(*state),
+          "'",
+          self->name,
+          "' changed between a call and a backward that the compiled call does "
+          "not know: ",
+          watched->difference(*state),
+          ". Run the backward before changing it.");
+    };
+    fallback.report = [weak, weak_signature](const std::string& reason) {
+      const auto self = weak.lock();
+      const auto of = weak_signature.lock();
+      if (self && of) {
+        self->report_backward(of, reason);
+      }
+    };
+    fallback.count = [weak] {
+      if (const auto self = weak.lock()) {
+        self->counters.bump(base::Counter::kProgramBackwards);
+      } else {
+        base::bump(base::Counter::kProgramBackwards);
+      }
+    };
+    return fallback;
+  };
+  return {
+      run_plan(plan, call.tensors, make_fallback),
+      plan->result_structure,
+      plan->prototype};
+}
+
+Outcome CallSite::Impl::call(
+    const Call& call,
+    UserCode code,
+    MakeRerun make_rerun) {
+  counters.bump(base::Counter::kCalls);
+  const auto global = GlobalState::current();
+  auto signature = find(global, call);
+  if (signature) {
+    if (signature->tier.load(std::memory_order_acquire) == Tier::kAdmitted) {
+      return run_plan_of(
+          signature, signature->plan.load(), call, make_rerun);
+    }
+  } else {
+    signature = add(global, call);
+    if (!signature) {
+      return run_eager(call, code, "limit of signatures reached");
+    }
+  }
+  switch (signature->tier.load(std::memory_order_acquire)) {
+    case Tier::kAdmitted:
+      return run_plan_of(
+          signature, signature->plan.load(), call, make_rerun);
+    case Tier::kReady:
+      return shadow(signature, call, code, make_rerun);
+    case Tier::kNew:
+      return trace(signature, call, code);
+    case Tier::kEager: {
+      std::string reason;
+      {
+        const std::scoped_lock lock(signature->mutex);
+        reason = signature->reason;
+      }
+      return run_eager(call, code, reason);
+    }
+    case Tier::kWaiting:
+      break;
+  }
+  // A traced call's backward has not come. While it may, run plainly; when its
+  // graph is gone (or it takes very long), compile the forward alone.
+  constexpr int kPatience = 8;
+  std::shared_ptr<Plan> forward_plan;
+  std::shared_ptr<capture::BackwardRecord> record;
+  {
+    const std::scoped_lock lock(signature->mutex);
+    if (signature->tier == Tier::kWaiting && signature->waiting &&
+        (signature->waiting.use_count() == 1 ||
+         ++signature->eager_while_waiting > kPatience)) {
+      record = std::move(signature->waiting);
+      forward_plan = std::move(signature->forward_plan);
+    }
+  }
+  if (record && forward_plan && !record->started()) {
+    record->abandon();
+    finish_forward(signature, std::move(forward_plan), record->take_trace());
+    const auto tier = signature->tier.load();
+    if (tier == Tier::kReady) {
+      return shadow(signature, call, code, make_rerun);
+    }
+  }
+  return run_eager(call, code, "waiting for the backward of a traced call");
+}
+
+CallSite::CallSite(
+    std::string name,
+    SiteOptions options,
+    std::function<void(Watch&)> watch)
+    : impl_(std::make_shared<Impl>(
+          std::move(name),
+          std::move(options),
+          std::move(watch))) {}
+
+CallSite::~CallSite() = default;
+
+Outcome CallSite::call(
+    const Call& call,
+    UserCode code,
+    MakeRerun make_rerun) {
+  if (capture::capturing()) {
+    return code(call.tensors); // Part of the call that is being captured.
+  }
+  return impl_->call(call, code, make_rerun);
+}
+
+void CallSite::set_options(SiteOptions options) {
+  const std::scoped_lock lock(impl_->mutex);
+  if (impl_->options == options) {
+    return;
+  }
+  impl_->options = std::move(options);
+  impl_->signatures.clear();
+  impl_->graphs.clear();
+  impl_->said_limit = false;
+  impl_->rebuild_index();
+}
+
+SiteOptions CallSite::options() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->options;
+}
+
+Counters CallSite::counters() const {
+  return impl_->counters.read();
+}
+
+} // namespace temper::dispatch

@@ -1,0 +1,126 @@
+// Running a plan.
+#include "dispatch/plan.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/core/stack.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+
+#include "capture/shadow.h"
+#include "dispatch/compiled_backward.h"
+#include "runtime/executor.h"
+
+namespace temper::dispatch {
+
+at::Tensor input_tensor(
+    const Plan& plan,
+    int32_t input,
+    const std::vector<at::Tensor>& arguments) {
+  const auto& binding = plan.trace->bindings[static_cast<size_t>(input)];
+  if (binding.argument >= 0) {
+    return arguments[static_cast<size_t>(binding.argument)];
+  }
+  // Guards have just seen this very object in the watched state.
+  return at::Tensor(
+      c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(
+          binding.watched));
+}
+
+at::Tensor apply_chain(
+    const Plan& plan,
+    const capture::ResultPlan& result,
+    at::Tensor tensor) {
+  const auto& graph = plan.trace->graph;
+  const c10::AutoGradMode mode(
+      at::GradMode::is_enabled() && !result.chain_without_grad);
+  std::vector<at::Tensor> values(graph.values.size());
+  for (const auto& step : result.chain) {
+    const auto& op = graph.ops[static_cast<size_t>(step.op)];
+    for (const auto& operand : op.operands) {
+      if (operand.kind == graph::Operand::Kind::kValue) {
+        values[static_cast<size_t>(operand.value)] = tensor;
+      }
+    }
+    auto results = capture::call_raw_op(graph, op, values);
+    tensor = std::move(results[static_cast<size_t>(step.result)]);
+  }
+  return tensor;
+}
+
+std::vector<at::Tensor> run_plan(
+    const std::shared_ptr<const Plan>& plan_pointer,
+    const std::vector<at::Tensor>& arguments,
+    const std::function<BackwardFallback()>& make_fallback) {
+  const auto& plan = *plan_pointer;
+  using Kind = capture::ResultPlan::Kind;
+  std::vector<at::Tensor> inputs;
+  inputs.reserve(plan.forward_inputs.size());
+  for (const auto input : plan.forward_inputs) {
+    inputs.push_back(input_tensor(plan, input, arguments));
+  }
+  BackwardFallback fallback;
+  if (plan.differentiable) {
+    // Before the program draws random numbers: a re-run begins here.
+    fallback = make_fallback();
+  }
+  std::vector<at::Tensor> outputs;
+  {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(
+        c10::autocast_dispatch_keyset);
+    outputs = runtime::run(
+        *plan.artifact->forward,
+        std::move(inputs),
+        plan.slots.data(),
+        plan.trace->objects.data());
+  }
+  for (const auto input : plan.mutated) {
+    const auto tensor = input_tensor(plan, input, arguments);
+    if (!tensor.is_inference()) {
+      tensor.unsafeGetTensorImpl()->bump_version();
+    }
+  }
+  const auto num_outputs = static_cast<ptrdiff_t>(plan.artifact->num_outputs);
+  std::vector<at::Tensor> private_values(
+      std::make_move_iterator(outputs.begin() + num_outputs),
+      std::make_move_iterator(outputs.end()));
+  outputs.resize(static_cast<size_t>(num_outputs));
+  if (plan.differentiable) {
+    attach_backward(
+        plan_pointer,
+        arguments,
+        outputs,
+        std::move(private_values),
+        std::move(fallback));
+  }
+  std::vector<at::Tensor> results(plan.results.size());
+  for (size_t i = 0; i < plan.results.size(); ++i) {
+    const auto& result = plan.results[i];
+    switch (result.kind) {
+      case Kind::kUndefined:
+        break;
+      case Kind::kSame:
+        results[i] = results[static_cast<size_t>(result.index)];
+        break;
+      case Kind::kInput:
+        results[i] = apply_chain(
+            plan, result, input_tensor(plan, result.index, arguments));
+        break;
+      case Kind::kOutput: {
+        results[i] = apply_chain(
+            plan, result, outputs[static_cast<size_t>(result.index)]);
+        if (result.leaf) {
+          results[i].set_requires_grad(true);
+        }
+        if (result.shares_version_with >= 0 && !results[i].is_inference()) {
+          results[i].unsafeGetTensorImpl()->set_version_counter(
+              results[static_cast<size_t>(result.shares_version_with)]
+                  .unsafeGetTensorImpl()
+                  ->version_counter());
+        }
+        break;
+      }
+    }
+  }
+  return results;
+}
+
+} // namespace temper::dispatch

@@ -1,0 +1,79 @@
+// Everything that a proved call needs: artifact, bindings, slots, results.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/core/ivalue.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "capture/backward.h"
+#include "capture/generator_state.h"
+#include "capture/results.h"
+#include "capture/trace.h"
+#include "dispatch/call.h"
+#include "runtime/artifact.h"
+
+namespace temper::dispatch {
+
+/// Immutable, shared by the calls of one signature and their backwards.
+struct Plan {
+  std::shared_ptr<const runtime::Artifact> artifact;
+  std::shared_ptr<const capture::Trace> trace;
+  std::vector<c10::IValue> slots; ///< In the artifact's order.
+  /// Inputs of the forward program, as indices into the graph's inputs.
+  std::vector<int32_t> forward_inputs;
+  std::vector<capture::ResultPlan> results;
+  /// What each result was in the trace; kNoValue if undefined.
+  std::vector<graph::ValueId> result_values;
+  std::vector<int32_t> mutated; ///< Graph inputs that the program writes.
+  std::string result_structure;
+  std::shared_ptr<const void> prototype;
+
+  bool differentiable = false; ///< Some output requires grad.
+  capture::AutogradTrace autograd;
+  /// False: no backward has been seen yet; one that comes is re-run.
+  bool has_backward = false;
+  capture::BackwardPattern pattern;
+  std::vector<int32_t> step_segments; ///< First segment of each step.
+  /// For each segment, the graph outputs whose tangents its program takes.
+  std::vector<std::vector<int32_t>> tangent_outputs;
+};
+
+/// What a backward that the plan doesn't know needs: asked for at the call.
+struct BackwardFallback {
+  /// The user's code and what it was called with.
+  std::function<Result(const std::vector<at::Tensor>&)> rerun;
+  /// Throws if the state that the code can see isn't what it was.
+  std::function<void()> check_state;
+  /// Tells the call site that an unknown backward came (and its reason).
+  std::function<void(const std::string&)> report;
+  /// Where the random numbers of the call began, if it draws any.
+  std::optional<capture::GeneratorState> generator;
+  /// Counts one whole backward served by the artifact.
+  std::function<void()> count;
+};
+
+/// The tensor of a graph input at this call.
+at::Tensor input_tensor(
+    const Plan& plan,
+    int32_t input,
+    const std::vector<at::Tensor>& arguments);
+
+/// Calls the view ops of a result on `tensor`, above autograd.
+at::Tensor apply_chain(
+    const Plan& plan,
+    const capture::ResultPlan& result,
+    at::Tensor tensor);
+
+/// Runs a call whose signature has been proved and returns its results.
+std::vector<at::Tensor> run_plan(
+    const std::shared_ptr<const Plan>& plan,
+    const std::vector<at::Tensor>& arguments,
+    const std::function<BackwardFallback()>& make_fallback);
+
+} // namespace temper::dispatch

@@ -1,0 +1,143 @@
+// The insides of a call site: signatures, their tiers, and the index that the
+// hot path reads.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "base/counters.h"
+#include "base/hash.h"
+#include "capture/backward.h"
+#include "dispatch/argument_guard.h"
+#include "dispatch/call_site.h"
+#include "dispatch/global_state.h"
+#include "dispatch/plan.h"
+#include "dispatch/watch.h"
+
+namespace temper::dispatch {
+
+/// What a call with this signature does.
+enum class Tier : uint8_t {
+  kNew, ///< Traced at the next call.
+  kWaiting, ///< Traced; its backward may still come.
+  kReady, ///< Compiled; the next call is shadowed.
+  kAdmitted, ///< Proved: guards, then the artifact.
+  kEager, ///< The user's code, for a reason.
+};
+
+/// One combination of argument metadata, module state and global state.
+struct Signature {
+  Signature(
+      GlobalState global_state,
+      std::shared_ptr<const Snapshot> snapshot,
+      const Call& call)
+      : global(global_state),
+        state(std::move(snapshot)),
+        arguments(call.tensors, *state),
+        structure(call.structure) {}
+
+  const GlobalState global;
+  const std::shared_ptr<const Snapshot> state;
+  const ArgumentGuard arguments;
+  const std::string structure;
+
+  std::atomic<Tier> tier{Tier::kNew};
+  /// The plan that calls run, if the tier is kReady or kAdmitted.
+  std::atomic<std::shared_ptr<const Plan>> plan;
+
+  std::mutex mutex; ///< Guards what follows.
+  std::string reason; ///< Of kEager.
+  std::vector<std::shared_ptr<const Plan>> variants; ///< By backward pattern.
+  /// The traced call whose backward is waited for.
+  std::shared_ptr<capture::BackwardRecord> waiting;
+  /// For a forward-only plan if its backward never comes.
+  std::shared_ptr<Plan> forward_plan;
+  int eager_while_waiting = 0;
+  int retries = 0; ///< Traces and shadow runs that came to nothing.
+  int unknown_backwards = 0;
+};
+
+/// Signatures by the state they share. Immutable.
+struct Index {
+  struct Group {
+    GlobalState global;
+    std::shared_ptr<const Snapshot> state;
+    std::vector<std::shared_ptr<Signature>> signatures;
+  };
+  std::vector<Group> groups;
+};
+
+struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
+  Impl(
+      std::string site_name,
+      SiteOptions site_options,
+      std::function<void(Watch&)> build);
+
+  Outcome call(const Call& call, UserCode code, MakeRerun make_rerun);
+
+  // The tiers.
+  Outcome run_eager(
+      const Call& call,
+      UserCode code,
+      const std::string& reason);
+  Outcome run_plan_of(
+      const std::shared_ptr<Signature>& signature,
+      const std::shared_ptr<const Plan>& plan,
+      const Call& call,
+      MakeRerun make_rerun);
+  Outcome trace(
+      const std::shared_ptr<Signature>& signature,
+      const Call& call,
+      UserCode code);
+  Outcome shadow(
+      const std::shared_ptr<Signature>& signature,
+      const Call& call,
+      UserCode code,
+      MakeRerun make_rerun);
+
+  std::shared_ptr<Signature> find(const GlobalState& global, const Call& call);
+  std::shared_ptr<Signature> add(const GlobalState& global, const Call& call);
+  void rebuild_index();
+  capture::FindWatched finder(std::shared_ptr<const Snapshot> state) const;
+
+  /// Compiles and sets the tier; notes a reason if it can't be done.
+  void finish_forward(
+      const std::shared_ptr<Signature>& signature,
+      std::shared_ptr<Plan> plan,
+      capture::Trace trace);
+  void finish_backward(
+      const std::shared_ptr<Signature>& signature,
+      std::shared_ptr<Plan> plan,
+      capture::BackwardRecord& record);
+  void compile(
+      const std::shared_ptr<Signature>& signature,
+      std::shared_ptr<Plan> plan,
+      capture::Trace trace);
+  /// Makes the signature eager, for good; the reason goes to logs and explain.
+  void give_up(Signature& signature, const std::string& reason);
+  /// `give_up`, but only after it has happened several times.
+  void retry(Signature& signature, const std::string& reason);
+  void report_backward(
+      const std::shared_ptr<Signature>& signature,
+      const std::string& reason);
+
+  const std::string name;
+  const std::function<void(Watch&)> build_watch;
+  base::SiteCounters counters;
+  std::atomic<std::shared_ptr<const Index>> index;
+  std::atomic<size_t> hint{0}; ///< The group that matched last.
+
+  mutable std::mutex mutex; ///< Guards what follows.
+  SiteOptions options;
+  std::shared_ptr<const Watch> watch;
+  std::atomic<const Watch*> watch_pointer{nullptr};
+  std::vector<std::shared_ptr<Signature>> signatures;
+  std::set<base::Hash128> graphs; ///< Skeletons of this site.
+  bool said_limit = false;
+};
+
+} // namespace temper::dispatch

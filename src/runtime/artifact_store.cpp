@@ -1,0 +1,72 @@
+// The in-memory artifact store.
+#include "runtime/artifact_store.h"
+
+namespace temper::runtime {
+
+std::shared_ptr<const Artifact> ArtifactStore::get(
+    const graph::Skeleton& skeleton,
+    const std::string& backend,
+    const Compile& compile) {
+  const auto key = skeleton.hash.hex() + '/' + backend;
+  std::shared_ptr<Entry> entry;
+  std::unique_lock lock(mutex_);
+  const auto find = [&]() -> std::shared_ptr<Entry> {
+    const auto [first, last] = entries_.equal_range(key);
+    for (auto it = first; it != last; ++it) {
+      if (it->second->text == skeleton.text) {
+        return it->second;
+      }
+    }
+    return nullptr;
+  };
+  for (;;) {
+    entry = find();
+    if (!entry) {
+      entry = std::make_shared<Entry>();
+      entry->text = skeleton.text;
+      entries_.emplace(key, entry);
+    }
+    if (entry->artifact) {
+      return entry->artifact;
+    }
+    if (!entry->compiling) {
+      break;
+    }
+    done_.wait(lock);
+  }
+  entry->compiling = true;
+  lock.unlock();
+  std::shared_ptr<const Artifact> artifact;
+  const auto finish = [&] {
+    lock.lock();
+    entry->compiling = false;
+    entry->artifact = artifact;
+    lock.unlock();
+    done_.notify_all();
+  };
+  try {
+    artifact = compile();
+  } catch (...) {
+    finish();
+    throw;
+  }
+  finish();
+  return artifact;
+}
+
+size_t ArtifactStore::size() const {
+  const std::scoped_lock lock(mutex_);
+  return entries_.size();
+}
+
+void ArtifactStore::clear() {
+  const std::scoped_lock lock(mutex_);
+  entries_.clear();
+}
+
+ArtifactStore& default_store() {
+  static auto& store = *new ArtifactStore();
+  return store;
+}
+
+} // namespace temper::runtime
