@@ -1,6 +1,8 @@
 # The short names of what one does with temper. `make help` lists them.
 PRESET ?= dev
 ARGS ?=
+# Ninja's own choice is two more, each of which can take 1.5 GB.
+JOBS ?= $(shell nproc)
 BUILD = build/$(PRESET)
 # Of FOLDERS, those that have tests.
 TESTED = $(strip $(foreach f,$(FOLDERS),\
@@ -19,7 +21,7 @@ configure: setup
 	@cmake --preset $(PRESET) $(CMAKE_ARGS)
 
 build: configure ## build everything; PRESET=dev|release|asan|tsan
-	@cmake --build $(BUILD)
+	@cmake --build $(BUILD) -j $(JOBS)
 
 test: build ## build and run all tests
 	@ctest --preset $(PRESET)
@@ -27,28 +29,28 @@ test: build ## build and run all tests
 asan: FOLDERS ?= $(notdir $(wildcard src/*))
 asan: ## unit tests with Address- and UndefinedBehaviorSanitizer; FOLDERS="graph ops"
 	@$(MAKE) --no-print-directory PRESET=asan configure
-	@cmake --build build/asan --target $(TESTED:%=%_tests)
+	@cmake --build build/asan -j $(JOBS) --target $(TESTED:%=%_tests)
 	@ctest --preset asan -R '^($(subst $(space),|,$(TESTED)))$$'
 
 tsan: FOLDERS ?= dispatch runtime
 tsan: ## tests of dispatch and runtime with ThreadSanitizer; FOLDERS="..."
 	@$(MAKE) --no-print-directory PRESET=tsan configure
-	@cmake --build build/tsan --target $(TESTED:%=%_tests)
+	@cmake --build build/tsan -j $(JOBS) --target $(TESTED:%=%_tests)
 	@ctest --preset tsan -R '^($(subst $(space),|,$(TESTED)))$$'
 
 demo: ## a small GPT trained on text, eager and compiled; ARGS="--help"
 	@$(MAKE) --no-print-directory PRESET=release configure
-	@cmake --build build/release --target char_gpt
+	@cmake --build build/release -j $(JOBS) --target char_gpt
 	@build/release/examples/char_gpt $(ARGS)
 
 bench: ## the measurements; ARGS="--help"
 	@$(MAKE) --no-print-directory PRESET=release configure
-	@cmake --build build/release --target temper_bench
+	@cmake --build build/release -j $(JOBS) --target temper_bench
 	@build/release/benchmarks/temper_bench $(ARGS)
 
 install: ## install the release build; PREFIX=/usr/local
 	@$(MAKE) --no-print-directory PRESET=release configure
-	@cmake --build build/release --target temper
+	@cmake --build build/release -j $(JOBS) --target temper
 	@cmake --install build/release $(if $(PREFIX),--prefix $(abspath $(PREFIX)))
 
 check-install: ## install into a temporary folder and build a program on it

@@ -57,8 +57,22 @@ elseif(TEMPER_SANITIZE)
     "expected 'address+undefined', 'thread' or nothing")
 endif()
 
+# ccache fails, instead of compiling, where it cannot write.
 find_program(CCACHE_PROGRAM ccache)
-if(CCACHE_PROGRAM AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
+set(ccache_works FALSE)
+if(CCACHE_PROGRAM)
+  execute_process(COMMAND "${CCACHE_PROGRAM}" --get-config cache_dir
+    OUTPUT_VARIABLE ccache_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  execute_process(
+    COMMAND sh -c "mkdir -p \"$1/tmp\" && test -w \"$1/tmp\"" sh "${ccache_dir}"
+    RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+  if(ccache_dir AND failed EQUAL 0)
+    set(ccache_works TRUE)
+  else()
+    message(STATUS "ccache is not used: cannot write to '${ccache_dir}'")
+  endif()
+endif()
+if(ccache_works AND NOT DEFINED CMAKE_CXX_COMPILER_LAUNCHER)
   # The sloppiness is what ccache must be told before it caches precompiled
   # headers and their users; -fpch-preprocess is the compiler's half of it. The
   # other two let build folders of this and other clones share what they built.
