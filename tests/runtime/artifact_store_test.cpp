@@ -1,0 +1,109 @@
+// The artifact store: one compile a key, and failures that leave no trace.
+#include "runtime/artifact_store.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace temper::runtime {
+namespace {
+
+graph::Skeleton skeleton_of(const std::string& text) {
+  graph::Skeleton skeleton;
+  skeleton.text = text;
+  skeleton.hash = base::hash128(text);
+  return skeleton;
+}
+
+TEST(ArtifactStore, CompilesAKeyOnce) {
+  ArtifactStore store;
+  int compiles = 0;
+  const auto compile = [&] {
+    ++compiles;
+    return std::make_shared<const Artifact>();
+  };
+  const auto a = store.get(skeleton_of("a"), "aten", compile);
+  EXPECT_EQ(store.get(skeleton_of("a"), "aten", compile), a);
+  EXPECT_EQ(compiles, 1);
+  EXPECT_NE(store.get(skeleton_of("b"), "aten", compile), a);
+  EXPECT_NE(store.get(skeleton_of("a"), "mine", compile), a);
+  EXPECT_EQ(compiles, 3);
+  EXPECT_EQ(store.size(), 3);
+  EXPECT_EQ(store.find(skeleton_of("a"), "aten"), a);
+  EXPECT_EQ(store.find(skeleton_of("c"), "aten"), nullptr);
+  store.clear();
+  EXPECT_EQ(store.size(), 0);
+}
+
+TEST(ArtifactStore, ComparesTextsNotOnlyHashes) {
+  ArtifactStore store;
+  const auto compile = [] { return std::make_shared<const Artifact>(); };
+  graph::Skeleton a = skeleton_of("a");
+  graph::Skeleton b = skeleton_of("b");
+  b.hash = a.hash;
+  EXPECT_NE(store.get(a, "aten", compile), store.get(b, "aten", compile));
+}
+
+TEST(ArtifactStore, ThreadsThatAskAtOnceWaitForOneCompile) {
+  ArtifactStore store;
+  std::atomic<int> compiles{0};
+  std::vector<std::shared_ptr<const Artifact>> got(8);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < got.size(); ++i) {
+    threads.emplace_back([&, i] {
+      got[i] = store.get(skeleton_of("a"), "aten", [&] {
+        ++compiles;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        return std::make_shared<const Artifact>();
+      });
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(compiles, 1);
+  for (const auto& artifact : got) {
+    EXPECT_EQ(artifact, got[0]);
+  }
+}
+
+TEST(ArtifactStore, AFailedCompileLeavesNoTrace) {
+  ArtifactStore store;
+  std::atomic<int> compiles{0};
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] {
+      try {
+        store.get(
+            skeleton_of("a"), "aten", [&]() -> std::shared_ptr<const Artifact> {
+              ++compiles;
+              std::this_thread::sleep_for(std::chrono::milliseconds(20));
+              throw std::runtime_error("no");
+            });
+      } catch (const std::runtime_error&) {
+        ++failures;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    thread.join();
+  }
+  EXPECT_EQ(failures, 8);
+  EXPECT_GE(compiles, 1);
+  EXPECT_EQ(store.size(), 0);
+  EXPECT_NE(
+      store.get(
+          skeleton_of("a"),
+          "aten",
+          [] { return std::make_shared<const Artifact>(); }),
+      nullptr);
+}
+
+} // namespace
+} // namespace temper::runtime
