@@ -391,9 +391,9 @@ void Taker::take_fields(
                     " (",
                     type_name(*module),
                     ") point to memory whose content can't be watched (of a ",
-                    "container, a long string, a pointer); declare that field ",
-                    "with TEMPER_FIELDS(...), or with TEMPER_IGNORE(...) if no ",
-                    "result depends on it")
+                    "container, a long string, a pointer); declare that ",
+                    "field with TEMPER_FIELDS(...), or with ",
+                    "TEMPER_IGNORE(...) if no result depends on it")
               : c10::str(
                     place,
                     " point to memory whose content can't be watched (a ",

@@ -13,6 +13,22 @@ namespace {
 using testing::HasSubstr;
 using Tensors = std::vector<torch::Tensor>;
 
+// Metadata needs no device, but two indices need a device type that has them.
+torch::Tensor on_cuda(int8_t index) {
+  const torch::Device device(torch::kCUDA, index);
+  auto impl = c10::make_intrusive<c10::TensorImpl>(
+      c10::Storage(
+          c10::Storage::use_byte_size_t(),
+          16,
+          c10::DataPtr(nullptr, device),
+          /*allocator=*/nullptr,
+          /*resizable=*/false),
+      c10::DispatchKeySet(c10::DispatchKey::CUDA),
+      caffe2::TypeMeta::Make<float>());
+  impl->set_sizes_contiguous({4});
+  return torch::Tensor(std::move(impl));
+}
+
 class ArgumentGuardTest : public testing::Test {
  protected:
   ArgumentGuardTest() {
@@ -61,6 +77,10 @@ TEST_F(ArgumentGuardTest, MetadataIsSeen) {
   expect_mismatch({x}, {torch::ones({2, 68})}, "x.size(1) was 64, now 68");
   expect_mismatch({x}, {torch::ones({64, 2}).t()}, "x.stride(0) was 64, now 1");
   expect_mismatch({x}, {torch::ones({128})}, "x.dim() was 2, now 1");
+  expect_mismatch(
+      {torch::ones({4})}, {torch::ones({4, 1})}, "x.dim() was 1, now 2");
+  expect_mismatch(
+      {on_cuda(0)}, {on_cuda(1)}, "x.device() was cuda:0, now cuda:1");
   expect_mismatch({x}, {x.to(torch::kHalf)}, "x.dtype() was Float, now Half");
   expect_mismatch({x}, {x.to(torch::kMeta)}, "x.device() was cpu, now meta");
   expect_mismatch({x}, {torch::Tensor()}, "x was a tensor, now undefined");

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <array>
+#include <cstring>
 #include <map>
 #include <thread>
 
@@ -417,6 +419,7 @@ TEST(WatchScan, TensorsOfDeclaredFieldsAreReachable) {
   EXPECT_FALSE(watched.same());
   cache[2].resize_({3});
   EXPECT_TRUE(watched.same());
+  const torch::Tensor old = cache[2]; // Lives on.
   cache[2] = torch::ones({3});
   EXPECT_FALSE(watched.same());
   EXPECT_EQ(
@@ -488,7 +491,24 @@ TEST(WatchScan, TheRemainsOfATensorAreNotFollowed) {
     watched.module.field = gone.unsafeGetTensorImpl();
   }
   watched.take();
-  EXPECT_TRUE(watched.then->tensors().size() == 2);
+  EXPECT_EQ(watched.then->tensors().size(), 2u);
+  // Freed memory may well keep the vtable pointer.
+  alignas(16) std::array<std::byte, sizeof(c10::TensorImpl)> remains{};
+  std::memcpy(
+      remains.data(), torch::ones({2}).unsafeGetTensorImpl(), sizeof(void*));
+  watched.module.field = remains.data();
+  watched.take();
+  EXPECT_EQ(watched.then->tensors().size(), 2u);
+  EXPECT_NE(watched.unguardable(), "");
+}
+
+TEST(WatchScan, ThreePointersAreNoVectorUnlessInOrder) {
+  std::array<uintptr_t, 4> words{};
+  using Pointers = std::array<uintptr_t*, 3>;
+  Watched<Pointers> down({&words[2], &words[1], &words[0]});
+  EXPECT_NE(down.unguardable(), "");
+  Watched<Pointers> beyond({&words[0], &words[2], &words[1]});
+  EXPECT_NE(beyond.unguardable(), "");
 }
 
 TEST(WatchMemory, ReadsWithoutFaulting) {
