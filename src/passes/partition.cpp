@@ -324,7 +324,8 @@ class Partitioner {
     const ValueId copy = new_value(forward, in_.values[index(id)].type);
     forward.ops.push_back(
         {ops::copy_memory(),
-         {graph::value_operand(id), graph::constant_operand(false)},
+         {graph::value_operand(id),
+          graph::constant_operand(has_absolute_view(in_))},
          {copy},
          {}});
     return copy;

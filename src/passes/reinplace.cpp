@@ -57,7 +57,8 @@ class Reinplacer {
         last_read_(in.values.size(), -1),
         is_output_(in.values.size()),
         definitions_(definitions(in)),
-        parents_(view_parents(in)) {
+        parents_(view_parents(in)),
+        has_absolute_view_(has_absolute_view(in)) {
     TEMPER_INTERNAL(in.form == graph::Form::kFunctional);
     TEMPER_INTERNAL(in.segments.empty(), "partition comes first");
     out_.form = graph::Form::kRaw;
@@ -341,18 +342,18 @@ class Reinplacer {
       const Op& op = in_.ops[index(through->second)];
       const ValueId base = op.operands[0].value;
       if (op.operands[1].value == target && objects_[index(base)] != kNoValue) {
-        const ValueId copy = emit_copy(base, has_absolute_view(base, target));
+        const ValueId copy = emit_copy(base);
         copied_base_[content] = copy;
         return take_views(base, target, copy);
       }
     }
-    return emit_copy(target, false);
+    return emit_copy(target);
   }
 
-  ValueId emit_copy(ValueId value, bool whole_storage) {
+  ValueId emit_copy(ValueId value) {
     Op op{ops::copy_memory(), {}, {}, {}};
     op.operands.push_back(graph::value_operand(objects_[index(value)]));
-    op.operands.push_back(graph::constant_operand(whole_storage));
+    op.operands.push_back(graph::constant_operand(has_absolute_view_));
     const ValueId copy =
         new_object(in_.values[index(value)].type, new_memory());
     op.results.push_back(copy);
@@ -370,16 +371,6 @@ class Reinplacer {
     }
     std::reverse(chain.begin(), chain.end());
     return chain;
-  }
-
-  bool has_absolute_view(ValueId base, ValueId view) const {
-    for (const ValueId id : view_chain(base, view)) {
-      const Op& op = in_.ops[index(definitions_[index(id)])];
-      if (ops::info(op.op).absolute_view) {
-        return true;
-      }
-    }
-    return false;
   }
 
   // The object that sees of `copy` what `view` sees of `base`.
@@ -419,7 +410,7 @@ class Reinplacer {
     ValueId base_object = objects_[index(base)];
     ValueId view_object = objects_[index(view)];
     if (memory_of(content) == memory_of(base) || !may_write(base, result)) {
-      base_object = emit_copy(base, has_absolute_view(base, view));
+      base_object = emit_copy(base);
       view_object = take_views(base, view, base_object);
     }
     emit_copy_into(view_object, objects_[index(content)]);
@@ -461,7 +452,7 @@ class Reinplacer {
       }
       const auto [entry, added] = kept.emplace(value, kNoValue);
       if (added) {
-        entry->second = emit_copy(value, false);
+        entry->second = emit_copy(value);
       }
       return entry->second;
     };
@@ -489,6 +480,7 @@ class Reinplacer {
   std::vector<bool> is_output_; // by functional value
   std::vector<int32_t> definitions_;
   std::vector<ValueId> parents_;
+  const bool has_absolute_view_; // copies keep offsets for their sake
   std::vector<Memory> memories_; // by storage of a raw value
   std::vector<bool> object_is_output_; // by raw value
   std::vector<std::vector<int32_t>> views_; // by raw value: view ops on it

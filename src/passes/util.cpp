@@ -1,6 +1,8 @@
 // Definitions, views and equality of calls.
 #include "passes/util.h"
 
+#include <algorithm>
+
 #include "ops/op_info.h"
 
 namespace temper::passes {
@@ -46,6 +48,12 @@ std::vector<ValueId> view_parents(const Graph& graph) {
     }
   }
   return result;
+}
+
+bool has_absolute_view(const Graph& graph) {
+  return std::any_of(graph.ops.begin(), graph.ops.end(), [](const Op& op) {
+    return ops::info(op.op).absolute_view;
+  });
 }
 
 bool same_call(const Op& a, const Op& b) {

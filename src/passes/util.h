@@ -52,6 +52,10 @@ std::vector<int32_t> definitions(const graph::Graph& graph);
 /// Only views for certain count (ops::Alias::kView).
 std::vector<graph::ValueId> view_parents(const graph::Graph& graph);
 
+/// True iff some view's offset counts from the start of the storage: copies of
+/// its operand must keep theirs.
+bool has_absolute_view(const graph::Graph& graph);
+
 /// True iff `a` and `b` have the same operator and the same arguments.
 bool same_call(const graph::Op& a, const graph::Op& b);
 

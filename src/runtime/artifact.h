@@ -45,6 +45,8 @@ struct Artifact {
   std::string hash; ///< The skeleton's, in hex.
   /// Inputs: the graph's non-tangent inputs in order. Outputs: graph outputs,
   /// then the contents of `as_output` mutations, then private saved values.
+  /// A graph output that is such a mutated input itself comes as its content,
+  /// too: the caller returns the input instead.
   std::shared_ptr<const program::Program> forward;
   int32_t num_outputs = 0; ///< Graph outputs.
   int32_t num_returned_mutations = 0;

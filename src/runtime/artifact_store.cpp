@@ -41,6 +41,13 @@ std::shared_ptr<const Artifact> ArtifactStore::get(
     lock.lock();
     entry->compiling = false;
     entry->artifact = artifact;
+    const auto [first, last] = entries_.equal_range(key);
+    for (auto it = first; it != last && artifact == nullptr; ++it) {
+      if (it->second == entry) {
+        entries_.erase(it); // a failed compile leaves no trace
+        break;
+      }
+    }
     lock.unlock();
     done_.notify_all();
   };

@@ -34,8 +34,6 @@ TEST(ArtifactStore, CompilesAKeyOnce) {
   EXPECT_NE(store.get(skeleton_of("a"), "mine", compile), a);
   EXPECT_EQ(compiles, 3);
   EXPECT_EQ(store.size(), 3);
-  EXPECT_EQ(store.find(skeleton_of("a"), "aten"), a);
-  EXPECT_EQ(store.find(skeleton_of("c"), "aten"), nullptr);
   store.clear();
   EXPECT_EQ(store.size(), 0);
 }
@@ -95,7 +93,7 @@ TEST(ArtifactStore, AFailedCompileLeavesNoTrace) {
     thread.join();
   }
   EXPECT_EQ(failures, 8);
-  EXPECT_GE(compiles, 1);
+  EXPECT_EQ(compiles, 8); // each that waited tries itself
   EXPECT_EQ(store.size(), 0);
   EXPECT_NE(
       store.get(

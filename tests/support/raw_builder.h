@@ -17,10 +17,10 @@ namespace temper::support {
 /// An argument of `RawBuilder::call`: a value, a list of values, or an IValue
 /// that becomes a slot or a constant as the schema says.
 struct Arg {
-  Arg(graph::ValueId value) : kind(Kind::kValue), values{value} {}
+  Arg(graph::ValueId id) : kind(Kind::kValue), values{id} {}
   Arg(std::vector<graph::ValueId> list)
       : kind(Kind::kList), values(std::move(list)) {}
-  Arg(c10::IValue scalar) : kind(Kind::kScalar), scalar(std::move(scalar)) {}
+  Arg(c10::IValue number) : kind(Kind::kScalar), scalar(std::move(number)) {}
 
   enum class Kind { kValue, kList, kScalar } kind;
   std::vector<graph::ValueId> values;
