@@ -1,0 +1,155 @@
+// What is known of operators, checked on LibTorch's own.
+#include "ops/op_info.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "graph/build.h"
+#include "ops/hidden_writes.h"
+#include "ops/synthetic.h"
+
+namespace temper::ops {
+namespace {
+
+const OpInfo& of(const char* name) {
+  return info(graph::find_op(name));
+}
+
+TEST(OpInfo, KnowsViewsBeyondTheirSchemas) {
+  EXPECT_EQ(of("aten::view").alias, Alias::kView);
+  EXPECT_EQ(of("aten::split.Tensor").alias, Alias::kView);
+  EXPECT_EQ(of("aten::_unsafe_view").alias, Alias::kView);
+  EXPECT_EQ(of("aten::_reshape_alias").alias, Alias::kView);
+  EXPECT_EQ(of("aten::unsafe_split.Tensor").alias, Alias::kView);
+  EXPECT_EQ(of("aten::reshape").alias, Alias::kMaybe);
+  EXPECT_EQ(of("aten::contiguous").alias, Alias::kMaybe);
+  EXPECT_EQ(of("aten::to.dtype").alias, Alias::kMaybe);
+  EXPECT_EQ(of("aten::mm").alias, Alias::kFresh);
+  EXPECT_EQ(of("aten::add_.Tensor").alias, Alias::kFresh);
+  EXPECT_TRUE(of("aten::as_strided").absolute_view);
+}
+
+TEST(OpInfo, KnowsWhatViewsReallyDo) {
+  // Every operator in the table of undeclared views does return a view.
+  const at::Tensor x = torch::ones({4, 4});
+  EXPECT_TRUE(at::_unsafe_view(x, {16}).is_alias_of(x));
+  EXPECT_TRUE(at::_reshape_alias(x, {16}, {1}).is_alias_of(x));
+  EXPECT_TRUE(at::unsafe_split(x, 2)[1].is_alias_of(x));
+  EXPECT_TRUE(at::unsafe_split_with_sizes(x, {1, 3})[1].is_alias_of(x));
+  EXPECT_TRUE(at::unsafe_chunk(x, 2)[1].is_alias_of(x));
+}
+
+TEST(OpInfo, KnowsEffects) {
+  EXPECT_TRUE(of("aten::bernoulli_.float").rng);
+  EXPECT_TRUE(of("aten::native_dropout").rng);
+  EXPECT_TRUE(of("aten::rand_like").rng);
+  EXPECT_FALSE(of("aten::mul.Tensor").rng);
+  EXPECT_TRUE(of("aten::_assert_async").impure);
+  EXPECT_FALSE(of("aten::mul.Tensor").impure);
+  EXPECT_TRUE(of("aten::nonzero").data_dependent);
+  EXPECT_TRUE(of("aten::_local_scalar_dense").data_dependent);
+  EXPECT_TRUE(of("aten::resize_").changes_metadata);
+  EXPECT_TRUE(of("aten::t_").changes_metadata);
+  EXPECT_TRUE(of("aten::set_.source_Tensor").changes_metadata);
+  EXPECT_TRUE(of("aten::mul.Tensor").cheap);
+  EXPECT_FALSE(of("aten::mm").cheap);
+  EXPECT_EQ(of("aten::add.out").schema_writes, std::vector<int32_t>{3});
+}
+
+TEST(HiddenWrites, OfBatchNormDependOnTraining) {
+  const auto op = graph::find_op("aten::native_batch_norm");
+  const at::Tensor x = torch::ones({2, 3});
+  const at::Tensor s = torch::ones({3});
+  const at::Tensor undefined;
+  std::vector<c10::IValue> arguments = {
+      x, undefined, undefined, s, s, true, 0.1, 1e-5};
+  EXPECT_TRUE(may_write_hidden(op));
+  EXPECT_EQ(hidden_writes(op, arguments.data()), (HiddenWrites{3, 4}));
+  arguments[3] = c10::IValue();
+  EXPECT_EQ(hidden_writes(op, arguments.data()), (HiddenWrites{4}));
+  arguments[5] = false;
+  EXPECT_TRUE(hidden_writes(op, arguments.data()).empty());
+  EXPECT_FALSE(may_write_hidden(graph::find_op("aten::mm")));
+}
+
+// Runs many operators on tensors whose bytes are compared: none of LibTorch's
+// norms writes what neither its schema nor the table says.
+TEST(HiddenWrites, AreComplete) {
+  const at::Tensor x = torch::randn({2, 3});
+  for (const char* name :
+       {"aten::native_batch_norm",
+        "aten::_native_batch_norm_legit",
+        "aten::_batch_norm_with_update",
+        "aten::batch_norm_update_stats"}) {
+    const auto op = graph::find_op(name);
+    const auto& formals = op.schema().arguments();
+    torch::jit::Stack stack;
+    std::vector<at::Tensor> before;
+    std::vector<at::Tensor> given;
+    for (const c10::Argument& formal : formals) {
+      const std::string& type = formal.type()->str();
+      if (formal.name() == "input") {
+        stack.emplace_back(x);
+      } else if (type.rfind("Tensor", 0) == 0) {
+        stack.emplace_back(torch::rand({3}));
+      } else if (type == "bool") {
+        stack.emplace_back(true);
+      } else {
+        stack.emplace_back(0.1);
+      }
+      const bool tensor = stack.back().isTensor();
+      given.push_back(tensor ? stack.back().toTensor() : at::Tensor());
+      before.push_back(tensor ? given.back().clone() : at::Tensor());
+    }
+    HiddenWrites expected = hidden_writes(op, stack.data());
+    for (const int32_t i : info(op).schema_writes) {
+      expected.push_back(i);
+    }
+    op.callBoxed(stack);
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (given[i].defined()) {
+        const bool known =
+            std::count(
+                expected.begin(), expected.end(), static_cast<int32_t>(i)) > 0;
+        EXPECT_EQ(!given[i].equal(before[i]), known) << name << ' ' << i;
+      }
+    }
+  }
+}
+
+TEST(Synthetic, AWrappedNumberPromotesLikeANumber) {
+  torch::jit::Stack stack = {c10::Scalar(2.5)};
+  wrapped_number().callBoxed(stack);
+  const at::Tensor number = stack[0].toTensor();
+  EXPECT_TRUE(number.unsafeGetTensorImpl()->is_wrapped_number());
+  EXPECT_EQ(number.scalar_type(), torch::kDouble);
+  EXPECT_EQ(at::mul(torch::ones({2}), number).scalar_type(), torch::kFloat);
+}
+
+TEST(Synthetic, ALiteralHasItsBytes) {
+  const at::Tensor x = torch::randn({2, 3});
+  torch::jit::Stack stack = {
+      literal_bytes(x),
+      std::vector<int64_t>{2, 3},
+      static_cast<int64_t>(at::kFloat)};
+  literal().callBoxed(stack);
+  EXPECT_TRUE(stack[0].toTensor().equal(x));
+  stack = {"00", std::vector<int64_t>{2}, static_cast<int64_t>(at::kFloat)};
+  EXPECT_THROW(literal().callBoxed(stack), c10::Error);
+}
+
+TEST(Synthetic, ACopyOfMemoryKeepsItsGeometry) {
+  const at::Tensor x = torch::randn({8, 8}).slice(1, 2, 6).slice(0, 0, 8, 2);
+  for (const bool whole : {false, true}) {
+    torch::jit::Stack stack = {x, whole};
+    copy_memory().callBoxed(stack);
+    const at::Tensor copy = stack[0].toTensor();
+    EXPECT_TRUE(copy.equal(x));
+    EXPECT_EQ(copy.strides(), x.strides());
+    EXPECT_FALSE(copy.is_alias_of(x));
+    EXPECT_EQ(copy.storage_offset(), whole ? x.storage_offset() : 0);
+  }
+}
+
+} // namespace
+} // namespace temper::ops
