@@ -109,6 +109,7 @@ std::unique_ptr<OpInfo> derive(const c10::OperatorHandle& op) {
         result.alias_info() != nullptr && result.alias_info()->isWrite();
   }
   info->view = known.alias != ops::Alias::kFresh;
+  info->absolute_view = known.absolute_view;
   info->rng = known.rng;
   info->data_dependent = known.data_dependent;
   info->as_view = view_twin(info->name);

@@ -30,6 +30,8 @@ struct OpInfo {
   bool returns_tensors = true; ///< Only tensors and lists of tensors.
   bool returns_written = false; ///< Some result is a written argument.
   bool view = false; ///< The schema says that results alias arguments.
+  /// The view's geometry counts from the start of the storage (as_strided).
+  bool absolute_view = false;
   bool rng = false; ///< Draws from a generator.
   /// Has no kernel of its own below autograd: send it through its composite
   /// kernel with interception on, so that inference mode gives the same ops.

@@ -484,6 +484,22 @@ void Recorder::record_results(
   trace_.ops.push_back(record);
 }
 
+// True iff an operand lives in an argument's storage.
+bool Recorder::from_argument(const graph::Op& op) const {
+  return std::any_of(
+      op.operands.begin(), op.operands.end(), [&](const Operand& operand_in) {
+        if (operand_in.kind != Operand::Kind::kValue) {
+          return false;
+        }
+        const auto storage =
+            trace_.values[static_cast<size_t>(operand_in.value)].storage;
+        const auto input =
+            trace_.storages[static_cast<size_t>(storage)].input;
+        return input >= 0 &&
+            trace_.bindings[static_cast<size_t>(input)].argument >= 0;
+      });
+}
+
 // `equal` answers from data; of a tensor with itself it is an identity (which
 // MultiheadAttention uses to recognise self-attention).
 void Recorder::handle_equal(
@@ -533,6 +549,12 @@ void Recorder::handle(
   if (!failed() && collect(op, info, stack->data() + base, recorded)) {
     if (info.rng && generator_touched()) {
       fail("random numbers were drawn or seeded outside of tensor ops");
+    }
+    if (info.absolute_view && from_argument(recorded)) {
+      fail(
+          info.name +
+          " of an argument counts from the start of its storage, which guards "
+          "don't see");
     }
     if (info.as_view) {
       rebound = (*stack)[base].toTensor();

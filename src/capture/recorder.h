@@ -101,6 +101,7 @@ class Recorder : public Interceptor {
   int32_t add_storage(const at::Tensor& tensor, int32_t input);
   graph::ValueId add_wrapped_number(const at::Tensor& tensor);
   graph::ValueId add_literal(const at::Tensor& tensor, graph::ValueId source);
+  bool from_argument(const graph::Op& op) const;
   int32_t add_slot(const c10::IValue& value);
   void record_results(
       const OpInfo& info,

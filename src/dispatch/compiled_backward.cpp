@@ -564,7 +564,8 @@ void attach_backward(
     return Edge();
   };
   using Kind = SegmentNode::Target::Kind;
-  for (int32_t k = 0; k < count; ++k) {
+  // Last node first: the engine wants a node's edges before it has a parent.
+  for (int32_t k = count - 1; k >= 0; --k) {
     auto& node = *nodes[static_cast<size_t>(k)];
     if (plan.has_backward) {
       const auto& deliveries =
