@@ -29,6 +29,7 @@
 #include "graph/build.h"
 #include "ops/op_info.h"
 #include "ops/synthetic.h"
+#include "passes/liveness.h"
 #include "passes/util.h"
 
 namespace temper::passes {
@@ -54,7 +55,7 @@ class Reinplacer {
   explicit Reinplacer(const Graph& in)
       : in_(in),
         objects_(in.values.size(), kNoValue),
-        last_read_(in.values.size(), -1),
+        last_read_(last_reads(in)),
         is_output_(in.values.size()),
         definitions_(definitions(in)),
         parents_(view_parents(in)),
@@ -67,13 +68,16 @@ class Reinplacer {
   }
 
   Graph run() {
-    find_last_reads();
+    find_outputs();
     for (size_t i = 0; i < in_.inputs.size(); ++i) {
       add_input(static_cast<int32_t>(i));
     }
     for (const graph::Mutation& mutation : in_.mutations) {
-      if (!mutation.as_output) {
-        find_chain(mutation);
+      const auto chain = final_writes(in_, definitions_, mutation);
+      if (chain && !mutation.as_output) {
+        chain_.insert(chain->begin(), chain->end());
+        const ValueId input = in_.inputs[index(mutation.input)].value;
+        memories_[index(memory_of(input))].writable = true;
       }
     }
     for (size_t i = 0; i < in_.ops.size(); ++i) {
@@ -92,33 +96,19 @@ class Reinplacer {
   }
 
  private:
-  Operand::Kind kind(const Op& op, size_t operand) const {
-    return op.operands[operand].kind;
-  }
-
-  // Step 1.
-  void find_last_reads() {
-    const auto end = static_cast<int32_t>(in_.ops.size());
-    for (int32_t i = 0; i < end; ++i) {
-      const Op& op = in_.ops[index(i)];
+  void find_outputs() {
+    for (size_t i = 0; i < in_.ops.size(); ++i) {
+      const Op& op = in_.ops[i];
       if (ops::is_write_through(op.op)) {
-        const ValueId content = op.operands[2].value;
-        last_read_[index(content)] = i;
-        through_[content] = i;
-        continue;
-      }
-      for (const Operand& operand : op.operands) {
-        for_each_value(operand, [&](ValueId id) { last_read_[index(id)] = i; });
+        through_[op.operands[2].value] = static_cast<int32_t>(i);
       }
     }
     for (const ValueId id : in_.outputs) {
       if (id != kNoValue) {
-        last_read_[index(id)] = end;
         is_output_[index(id)] = true;
       }
     }
     for (const graph::Mutation& mutation : in_.mutations) {
-      last_read_[index(mutation.value)] = end;
       if (mutation.as_output) {
         is_output_[index(mutation.value)] = true;
       }
@@ -158,51 +148,6 @@ class Reinplacer {
         input.value, new_object(in_.values[index(input.value)].type, memory));
     out_.inputs.push_back(input);
     out_.inputs.back().value = objects_[index(input.value)];
-  }
-
-  // The results of writes through which an input gets its final content, if
-  // that came about by writes only.
-  void find_chain(const graph::Mutation& mutation) {
-    const ValueId start = in_.inputs[index(mutation.input)].value;
-    std::vector<ValueId> chain;
-    ValueId value = mutation.value;
-    while (value != start) {
-      const int32_t at = definitions_[index(value)];
-      if (at < 0) {
-        return;
-      }
-      const Op& op = in_.ops[index(at)];
-      ValueId previous = kNoValue;
-      if (ops::is_write_through(op.op)) {
-        previous = op.operands[0].value;
-        for (ValueId content = op.operands[2].value; content != kNoValue;
-             content = written_before(content)) {
-          chain.push_back(content);
-        }
-      } else {
-        previous = written_before(value);
-      }
-      if (previous == kNoValue) {
-        return;
-      }
-      chain.push_back(value);
-      value = previous;
-    }
-    chain_.insert(chain.begin(), chain.end());
-    memories_[index(memory_of(start))].writable = true;
-  }
-
-  // The content that a write replaced by `value`; kNoValue if no write did.
-  ValueId written_before(ValueId value) const {
-    const int32_t at = definitions_[index(value)];
-    if (at >= 0) {
-      for (const Write& write : in_.ops[index(at)].writes) {
-        if (write.result == value) {
-          return written_value(in_.ops[index(at)], write);
-        }
-      }
-    }
-    return kNoValue;
   }
 
   // Step 3. `content` would replace what `target` sees, now.
@@ -293,9 +238,10 @@ class Reinplacer {
       ValueId object = objects_[index(target)];
       if (!may_write(target, write.result)) {
         object = copy_for_write(target, write.result);
-        Operand& operand = mapped.operands[index(write.operand)];
-        (write.element < 0 ? operand.value
-                           : operand.values[index(write.element)]) = object;
+        // Everywhere in this op: x.copy_(x) has to stay a copy onto itself.
+        for (size_t i = 0; i < op.operands.size(); ++i) {
+          replace(op.operands[i], mapped.operands[i], target, object);
+        }
       }
       mapped.writes.push_back({write.operand, write.element, kNoValue});
       written_.emplace_back(write.result, object);
@@ -318,6 +264,22 @@ class Reinplacer {
       mapped.results.push_back(id == kNoValue ? kNoValue : objects_[index(id)]);
     }
     out_.ops.push_back(std::move(mapped));
+  }
+
+  // Makes `mapped` have `object` where `operand` has `value`.
+  static void replace(
+      const Operand& operand,
+      Operand& mapped,
+      ValueId value,
+      ValueId object) {
+    if (operand.value == value) {
+      mapped.value = object;
+    }
+    for (size_t e = 0; e < operand.values.size(); ++e) {
+      if (operand.values[e] == value) {
+        mapped.values[e] = object;
+      }
+    }
   }
 
   // The memory of a result that may or does share that of an operand.
