@@ -51,12 +51,12 @@ class Module : public torch::nn::Cloneable<Impl> {
  public:
   /// The name is inferred from the type, as in torch.
   Module() {
-    check_names();
+    met();
   }
   /// A module that calls itself `name`.
   explicit Module(std::string name)
       : torch::nn::Cloneable<Impl>(std::move(name)) {
-    check_names();
+    met();
   }
   /// Copies of compiled modules, clones too, are compiled with the same options
   /// and share no compiled state.
@@ -75,7 +75,6 @@ class Module : public torch::nn::Cloneable<Impl> {
   /// options: nothing happens. With others: they hold from the next call.
   /// Throws `temper::Error` for options that cannot be.
   void compile(const CompileOptions& options = {}) {
-    detail::know_module<Impl>();
     temper_state_.compile(*this, options);
   }
 
@@ -147,7 +146,8 @@ class Module : public torch::nn::Cloneable<Impl> {
   }
 
  private:
-  static constexpr void check_names() {
+  static void met() {
+    detail::know_module<Impl>();
     static_assert(
         detail::kSurfaceIsWhole<Impl, Module>,
         "temper: a member of this module is named like one of "

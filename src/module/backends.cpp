@@ -1,11 +1,10 @@
 // Which options and devices there can be.
 #include "module/backends.h"
 
-#include <algorithm>
-#include <array>
 #include <string_view>
 
 #include "base/error.h"
+#include "codegen/backend.h"
 #include "temper/device.h"
 
 namespace temper {
@@ -14,7 +13,16 @@ namespace module {
 
 namespace {
 
-constexpr std::array<std::string_view, 2> kBackends = {"aten", "eager"};
+// "eager" hands no graph to anybody, so it is not registered.
+constexpr std::string_view kEager = "eager";
+
+std::string known_backends() {
+  std::string names;
+  for (const auto& name : codegen::backend_names()) {
+    names += '\'' + name + "', ";
+  }
+  return names.append("or '").append(kEager).append("'");
+}
 
 void check_positive(
     const std::string& subject,
@@ -35,12 +43,13 @@ void check_positive(
 
 void check_backend(const std::string& subject, const std::string& backend) {
   TEMPER_CHECK(
-      std::find(kBackends.begin(), kBackends.end(), backend) != kBackends.end(),
+      backend == kEager || codegen::find_backend(backend),
       subject,
       ": there is no backend '",
       backend,
-      "', expected 'aten' or 'eager'. Set it with "
-      "CompileOptions().backend(\"aten\").");
+      "', expected ",
+      known_backends(),
+      ". Set it with CompileOptions().backend(\"aten\").");
 }
 
 void check_options(const std::string& subject, const CompileOptions& options) {
@@ -55,11 +64,11 @@ DeviceSupport is_compile_supported(
     c10::Device device,
     const std::string& backend) {
   module::check_backend("cannot compile for '" + device.str() + "'", backend);
-  // Both backends leave kernels to ATen, on whatever device.
+  // All backends so far leave kernels to ATen, on whatever device.
   DeviceSupport support;
   support.supported = !device.is_meta();
   support.reason = support.supported
-      ? "backends 'aten' and 'eager' run ATen's own operators"
+      ? "backend '" + backend + "' runs ATen's own operators"
       : "tensors on 'meta' have no values to compute";
   return support;
 }

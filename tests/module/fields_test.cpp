@@ -168,6 +168,14 @@ TEST(FieldsTest, ChildrenRegisteredLaterAreKnown) {
   EXPECT_EQ(seen.unguardable(), "");
 }
 
+TEST(FieldsTest, ModulesInsideContainersOfTorch) {
+  torch::nn::ModuleList list;
+  list->push_back(std::make_shared<ListedImpl>());
+  EXPECT_EQ(Seen(*list).unguardable(), "");
+  torch::nn::Sequential sequential{Parent(), torch::nn::ReLU()};
+  EXPECT_EQ(Seen(*sequential).unguardable(), "");
+}
+
 struct ForeignChildImpl : torch::nn::Module {
   double gain = 1.0;
 };

@@ -232,7 +232,7 @@ TEST(ModuleTest, WrongOptionsFailInCompile) {
   EXPECT_EQ(
       error_of([&] { net->compile(CompileOptions().backend("fast")); }),
       "temper: cannot compile 'Net': there is no backend 'fast', expected "
-      "'aten' or 'eager'. Set it with CompileOptions().backend(\"aten\").");
+      "'aten', or 'eager'. Set it with CompileOptions().backend(\"aten\").");
   EXPECT_FALSE(net->is_compiled());
   EXPECT_NE(
       error_of([&] {
@@ -274,6 +274,20 @@ TEST(ModuleTest, DisabledMeansPlainCalls) {
   EXPECT_THROW(net->compile(CompileOptions().backend("fast")), temper::Error);
   unsetenv("TEMPER_DISABLE");
   temper::base::reread_environment();
+}
+
+// Destroyed after main.
+std::shared_ptr<NetImpl>& at_exit() {
+  static std::shared_ptr<NetImpl> net;
+  return net;
+}
+
+TEST(ModuleTest, OutlivesMain) {
+  at_exit() = std::make_shared<NetImpl>();
+  at_exit()->compile();
+  for (int i = 0; i < 3; ++i) {
+    (*at_exit())(torch::ones({2, 4})).sum().backward();
+  }
 }
 
 TEST(ModuleTest, CreateCompileRunDestroy) {
