@@ -1,0 +1,72 @@
+// Arithmetic on counters, and how they are printed.
+#include "support/counters.h"
+
+#include <cstdlib>
+#include <sstream>
+
+namespace temper::testing {
+namespace {
+
+Counters combine(const Counters& a, const Counters& b, int64_t sign) {
+  Counters result = a;
+  result.calls += sign * b.calls;
+  result.program_calls += sign * b.program_calls;
+  result.traces += sign * b.traces;
+  result.shadow_runs += sign * b.shadow_runs;
+  result.admissions += sign * b.admissions;
+  result.graphs += sign * b.graphs;
+  result.compiles += sign * b.compiles;
+  result.program_backwards += sign * b.program_backwards;
+  for (const auto& [reason, count] : b.eager_calls) {
+    auto& entry = result.eager_calls[reason];
+    entry += sign * count;
+    if (entry == 0) {
+      result.eager_calls.erase(reason);
+    }
+  }
+  return result;
+}
+
+} // namespace
+
+Counters subtract(const Counters& after, const Counters& before) {
+  return combine(after, before, -1);
+}
+
+Counters add(const Counters& sum, const Counters& more) {
+  return combine(sum, more, 1);
+}
+
+std::string describe(const Counters& c) {
+  std::ostringstream out;
+  out << "  calls " << c.calls << ", program_calls " << c.program_calls
+      << ", traces " << c.traces << ", shadow_runs " << c.shadow_runs
+      << ", admissions " << c.admissions << "\n  graphs " << c.graphs
+      << ", compiles " << c.compiles << ", program_backwards "
+      << c.program_backwards << ", eager " << c.eager_total() << '\n';
+  for (const auto& [reason, count] : c.eager_calls) {
+    out << "  eager " << count << " x: '" << reason << "'\n";
+  }
+  return out.str();
+}
+
+std::string describe(const Tally& tally) {
+  return describe(static_cast<const Counters&>(tally)) + tally.explain;
+}
+
+bool reasoned(const Counters& counters) {
+  for (const auto& [reason, count] : counters.eager_calls) {
+    if (reason.find_first_not_of(' ') == std::string::npos) {
+      return false;
+    }
+  }
+  return true;
+}
+
+bool disabled() {
+  const char* value = std::getenv("TEMPER_DISABLE");
+  return value != nullptr && std::string(value) != "0" &&
+      std::string(value) != "";
+}
+
+} // namespace temper::testing
