@@ -14,6 +14,9 @@ namespace {
 
 using torch::Tensor;
 
+// Enough to be traced, shadowed and admitted.
+constexpr int kCalls = 6;
+
 struct Batch {
   Tensor x;
   std::optional<Tensor> mask;
@@ -52,6 +55,54 @@ TEST(CallTest, HolderAndModuleAndRawForwardAgree) {
   EXPECT_TRUE(net->forward(x).equal(eager));
   EXPECT_TRUE(net->training_step(x, eager).equal(torch::zeros({})));
   EXPECT_EQ(temper::counters_of(net).calls, 3);
+}
+
+TEST(CallTest, ProgramsServeModulesAndFunctions) {
+  torch::NoGradGuard no_grad;
+  Net net;
+  net->compile();
+  double scale = 2.0;
+  auto f = temper::compile(
+      [&](const Tensor& a, const Batch& b) {
+        return std::make_pair(net->forward(a) * b.x * scale, b.scale);
+      },
+      net,
+      scale);
+  Tensor x = torch::randn({2, 4});
+  auto assign = temper::compile([](Tensor& t) { t = t * 2; });
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(net(x).equal(net->forward(x)));
+    const auto [y, n] = f(x, Batch{x, std::nullopt, 3.0});
+    EXPECT_TRUE(torch::allclose(y, net->forward(x) * x * 2.0));
+    EXPECT_EQ(n, 3.0);
+    Tensor t = x;
+    assign(t);
+    EXPECT_TRUE(t.equal(x * 2));
+    EXPECT_FALSE(t.is_same(x));
+  }
+  EXPECT_GT(temper::counters_of(net).program_calls, 0) << net->explain();
+  EXPECT_GT(temper::counters_of(f).program_calls, 0) << f.explain();
+  EXPECT_GT(temper::counters_of(f).admissions, 0) << f.explain();
+  EXPECT_GT(temper::counters_of(assign).program_calls, 0) << assign.explain();
+}
+
+TEST(CallTest, GradientsThroughStructs) {
+  Net net;
+  auto f = temper::compile(
+      [net](const Batch& b) mutable {
+        return std::vector<Tensor>{net->forward(b.x), b.x * b.scale};
+      },
+      net);
+  for (int i = 0; i < kCalls; ++i) {
+    auto x = torch::randn({2, 4}, torch::requires_grad());
+    const auto ys = f(Batch{x, std::nullopt, 3.0});
+    (ys[0].sum() + ys[1].sum()).backward();
+    const auto got = x.grad().clone();
+    x.mutable_grad().reset();
+    (net->forward(x).sum() + (x * 3).sum()).backward();
+    EXPECT_TRUE(torch::allclose(got, x.grad()));
+  }
+  EXPECT_GT(temper::counters_of(f).program_backwards, 0) << f.explain();
 }
 
 TEST(CallTest, ArgumentMovedIntoTheCallIsGone) {
@@ -109,7 +160,7 @@ TEST(CallTest, OverloadsKeepApart) {
   Many m;
   m->compile();
   const auto x = torch::ones({3});
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < kCalls; ++i) {
     EXPECT_TRUE(m(x).equal(x + 1));
     EXPECT_TRUE(m(x, int64_t{2}).equal(x + 2));
     EXPECT_TRUE(m(x, 2.0).equal(x * 2));
@@ -120,7 +171,7 @@ TEST(CallTest, StructsTuplesAndContainers) {
   Many m;
   m->compile();
   const auto x = torch::ones({3});
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < kCalls; ++i) {
     const auto [a, n, s] = m(Batch{x, std::nullopt, 2.0});
     EXPECT_TRUE(a.equal(x * 2));
     EXPECT_EQ(n, 3);
@@ -137,7 +188,7 @@ TEST(CallTest, StructsTuplesAndContainers) {
 TEST(CallTest, ArgumentsByReference) {
   Many m;
   m->compile();
-  for (int i = 0; i < 2; ++i) {
+  for (int i = 0; i < kCalls; ++i) {
     auto x = torch::ones({3});
     const auto original = x;
     m(x, "nothing");
