@@ -360,6 +360,22 @@ RunResult run_raw(
   };
 
   RunResult result;
+  result.written_inputs.resize(raw.inputs.size());
+  for (const Op& op : raw.ops) {
+    for (const graph::Write& write : op.writes) {
+      const Operand& operand = op.operands[index(write.operand)];
+      const ValueId target = write.element < 0
+          ? operand.value
+          : operand.values[index(write.element)];
+      for (size_t i = 0; i < raw.inputs.size(); ++i) {
+        if (target != kNoValue &&
+            raw.values[index(raw.inputs[i].value)].storage ==
+                raw.values[index(target)].storage) {
+          result.written_inputs[i] = true;
+        }
+      }
+    }
+  }
   for (int32_t i = 0; i < raw.num_forward_ops; ++i) {
     run_op(raw.ops[index(i)]);
   }

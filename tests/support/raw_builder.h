@@ -98,6 +98,8 @@ struct RunResult {
   std::vector<at::Tensor> outputs;
   std::vector<at::Tensor> output_contents; ///< Copies of that moment.
   std::vector<at::Tensor> input_contents; ///< Of all non-tangent inputs.
+  /// Of all inputs: whether an op writes to its memory. Reference runs only.
+  std::vector<bool> written_inputs;
   std::vector<std::vector<at::Tensor>> deliveries; ///< By segment.
   std::vector<std::vector<at::Tensor>> delivery_contents;
 };
