@@ -30,6 +30,7 @@
 #include "ops/op_info.h"
 #include "ops/synthetic.h"
 #include "passes/liveness.h"
+#include "passes/unsupported.h"
 #include "passes/util.h"
 
 namespace temper::passes {
@@ -237,6 +238,7 @@ class Reinplacer {
       const ValueId target = written_value(op, write);
       ValueId object = objects_[index(target)];
       if (!may_write(target, write.result)) {
+        check_overlap(op, target);
         object = copy_for_write(target, write.result);
         // Everywhere in this op: x.copy_(x) has to stay a copy onto itself.
         for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -264,6 +266,24 @@ class Reinplacer {
       mapped.results.push_back(id == kNoValue ? kNoValue : objects_[index(id)]);
     }
     out_.ops.push_back(std::move(mapped));
+  }
+
+  // In place, what an op reads of the memory that it writes depends on the
+  // order of its elements; a copy would change that.
+  void check_overlap(const Op& op, ValueId target) const {
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      const bool written = std::any_of(
+          op.writes.begin(), op.writes.end(), [&](const Write& write) {
+            return index(write.operand) == i;
+          });
+      for_each_value(op.operands[i], [&](ValueId id) {
+        if (!written && id != target && memory_of(id) == memory_of(target)) {
+          throw Unsupported(
+              graph::op_name(op.op) +
+              " reads memory that it writes, and has to write to a copy");
+        }
+      });
+    }
   }
 
   // Makes `mapped` have `object` where `operand` has `value`.

@@ -10,6 +10,8 @@
 // come about in its input is copied there by a last copy_.
 // Views of memory that an object sees already are that object, except where
 // both are outputs.
+// Throws Unsupported for an operator that reads, through another view, memory
+// that it would have to write to in a copy.
 // The graph has no backward part; `as_output` mutations are appended to its
 // outputs.
 #pragma once

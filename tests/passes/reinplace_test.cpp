@@ -202,7 +202,12 @@ TEST(Reinplace, RandomGraphsMeanTheSame) {
       mutation.as_output = false;
     }
     graph::verify(functional);
-    const Graph placed = reinplace(functional);
+    Graph placed;
+    try {
+      placed = reinplace(functional);
+    } catch (const Unsupported&) {
+      continue;
+    }
     graph::verify(placed);
     const Graph reference = with_copies(functional);
     const auto a_inputs = support::copy_inputs(random.inputs);
