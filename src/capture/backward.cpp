@@ -238,7 +238,7 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
   record->autograd_ = autograd;
   record->pattern_.tangents.resize(autograd.outputs.size());
   record->pattern_.needed.resize(autograd.inputs.size());
-  record->output_sums_.resize(autograd.outputs.size());
+  record->output_parts_.resize(autograd.outputs.size());
   record->input_sums_.resize(autograd.inputs.size());
   record->input_ready_.resize(autograd.inputs.size());
   record->step_tangents_.resize(static_cast<size_t>(autograd.num_steps));
@@ -383,7 +383,7 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
           static_cast<int32_t>(recorder_->trace().graph.ops.size());
     } else if (const auto output = output_ports_.find(port);
                output != output_ports_.end()) {
-      contribute(output_sums_[static_cast<size_t>(output->second)], value);
+      output_parts_[static_cast<size_t>(output->second)].push_back(value);
     } else {
       contribute(pending_[port], value);
     }
@@ -446,13 +446,16 @@ void BackwardRecord::finish() {
       }
     }
     for (size_t o = 0; o < autograd_.outputs.size(); ++o) {
-      // The inner part of a gradient goes to the step that takes it in.
-      if (autograd_.outputs[o].step == step + 1 &&
-          output_sums_[o].value != kNoValue) {
+      // The inner parts of a gradient go to the step that takes it in, one by
+      // one: the engine adds them to what comes from outside, as in eager.
+      if (autograd_.outputs[o].step != step + 1) {
+        continue;
+      }
+      for (const auto part : output_parts_[o]) {
         segment.deliveries.push_back(
             {graph::Delivery::Target::kOutput,
              autograd_.outputs[o].output,
-             output_sums_[o].value});
+             part});
       }
     }
     segment.end_op = step_end;

@@ -133,7 +133,7 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   AutogradTrace autograd_;
   BackwardPattern pattern_;
   std::unordered_map<Port, Contribution, PortHash> pending_;
-  std::vector<Contribution> output_sums_; ///< As `autograd_.outputs`.
+  std::vector<std::vector<graph::ValueId>> output_parts_; ///< As outputs.
   std::vector<Contribution> input_sums_; ///< As `autograd_.inputs`.
   std::vector<int32_t> input_ready_; ///< Ops recorded at the last addition.
   std::vector<int32_t> step_segments_;

@@ -463,7 +463,7 @@ void SegmentNode::fall_back(const variable_list& gradients) {
               .deliveries[static_cast<size_t>(targets[t].index)];
       if (delivery.target == Delivery::Target::kOutput &&
           delivery.index == output) {
-        fallback_outputs_[t] = cut_gradients[c];
+        fallback_outputs_[t] = std::move(cut_gradients[c]);
       }
     }
   }

@@ -132,7 +132,9 @@ struct Mutation {
 struct Delivery {
   enum class Target : uint8_t { kInput, kOutput };
   /// kInput: the gradient of `inputs[index]`. kOutput: a contribution to the
-  /// tangent of `outputs[index]`, which a later segment takes in.
+  /// tangent of `outputs[index]`, which a later segment takes in (unless the
+  /// backward ends there); several are summed by the engine, with what comes
+  /// from outside, in their order.
   Target target = Target::kInput;
   int32_t index = 0;
   ValueId value = kNoValue;

@@ -443,22 +443,20 @@ class Verifier {
         delivery.index,
         " of ",
         graph_.outputs.size());
-    // Who comes later can still take it in: its tangent is pending.
+    // A tangent of that output, if this backward has one, comes later.
     size_t tangent = 0;
-    bool pending = false;
     for (const Input& input : graph_.inputs) {
-      if (input.role == Role::kTangent) {
-        pending = pending ||
-            (graph_.tangent_outputs[tangent] == delivery.index &&
-             pending_tangents_.count(input.value) > 0);
-        ++tangent;
+      if (input.role != Role::kTangent) {
+        continue;
       }
+      require(
+          graph_.tangent_outputs[tangent] != delivery.index ||
+              pending_tangents_.count(input.value) > 0,
+          "delivers to output ",
+          delivery.index,
+          ", whose tangent an earlier segment took in");
+      ++tangent;
     }
-    require(
-        pending,
-        "delivers to output ",
-        delivery.index,
-        ", whose tangent no later segment takes in");
   }
 
   const Graph& graph_;

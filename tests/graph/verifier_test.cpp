@@ -420,7 +420,7 @@ TEST(Verifier, NamesFaultsOfTheBackward) {
        "segment 0: delivers to output 3 of 3"},
       {kJointText,
        [](Graph& g) { g.segments[0].deliveries[0].index = 0; },
-       "segment 0: delivers to output 0, whose tangent no later segment takes"},
+       "segment 0: delivers to output 0, whose tangent an earlier segment took"},
   });
 }
 
