@@ -198,6 +198,15 @@ int run_program(Options options) {
     examples::write_atomically(
         options.json, to_json(run, options, counters).dump(2) + '\n');
   }
+  // Both backends give eager's bits, so any difference is a fault.
+  if (const auto largest = max_relative_difference(run);
+      largest && *largest != 0.0) {
+    std::cerr << "char_gpt: the compiled losses differ from eager's, by at "
+                 "most "
+              << *largest << " (relative), expected no difference; please "
+              << "report it with the options and the text\n";
+    return 1;
+  }
   return 0;
 }
 

@@ -165,6 +165,27 @@ class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
  public:
   using torch::nn::ModuleHolder<Contained>::ModuleHolder;
 
+  /// A new module, in memory that was clean: what lies between its fields must
+  /// not look like pointers to guards.
+  ModuleHolder()
+      : torch::nn::ModuleHolder<Contained>(detail::make_clean<Contained>()) {}
+  template <
+      class Head,
+      class... Tail,
+      std::enable_if_t<
+          std::is_constructible_v<Contained, Head&&, Tail&&...> &&
+              !(sizeof...(Tail) == 0 &&
+                (std::is_base_of_v<ModuleHolder, std::decay_t<Head>> ||
+                 std::is_same_v<std::decay_t<Head>, std::nullptr_t> ||
+                 std::is_same_v<
+                     std::decay_t<Head>,
+                     std::shared_ptr<Contained>>)),
+          int> = 0>
+  explicit ModuleHolder(Head&& head, Tail&&... tail)
+      : torch::nn::ModuleHolder<Contained>(detail::make_clean<Contained>(
+            std::forward<Head>(head),
+            std::forward<Tail>(tail)...)) {}
+
   /// `forward(args...)`, compiled if the module is.
   template <class... Args>
   auto operator()(Args&&... args)

@@ -550,7 +550,8 @@ void Recorder::handle(
     if (info.rng && generator_touched()) {
       fail("random numbers were drawn or seeded outside of tensor ops");
     }
-    if (info.absolute_view && from_argument(recorded)) {
+    if (capture::op_info(recorded.op).absolute_view &&
+        from_argument(recorded)) {
       fail(
           info.name +
           " of an argument counts from the start of its storage, which guards "

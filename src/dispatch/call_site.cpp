@@ -122,8 +122,7 @@ std::shared_ptr<Signature> CallSite::Impl::add(
   if (!state->unguardable().empty()) {
     signature->reason = state->unguardable();
     signature->tier = Tier::kEager;
-  } else if (options.backend == "eager") {
-    signature->reason = "the backend is \"eager\"";
+    TEMPER_LOG(kEager, "'", name, "' runs eagerly: ", signature->reason);
   }
   signatures.push_back(signature);
   rebuild_index();
@@ -133,9 +132,10 @@ std::shared_ptr<Signature> CallSite::Impl::add(
 Outcome CallSite::Impl::run_eager(
     const Call& call,
     UserCode code,
-    const std::string& reason) {
+    const std::string& reason,
+    bool passing) {
   bool fullgraph = false;
-  {
+  if (!passing) {
     const std::scoped_lock lock(mutex);
     fullgraph = options.fullgraph;
   }
@@ -261,7 +261,11 @@ Outcome CallSite::Impl::call(
       return shadow(signature, call, code, make_rerun);
     }
   }
-  return run_eager(call, code, "waiting for the backward of a traced call");
+  return run_eager(
+      call,
+      code,
+      "waiting for the backward of a traced call",
+      /*passing=*/true);
 }
 
 CallSite::CallSite(

@@ -84,6 +84,7 @@ void CallSite::Impl::compile(
     plan->tangent_outputs.push_back(std::move(outputs));
   }
   auto skeleton = graph::skeleton(graph);
+  bool over_limit = false;
   {
     const std::scoped_lock lock(mutex);
     if (!graphs.contains(skeleton.hash)) {
@@ -98,12 +99,16 @@ void CallSite::Impl::compile(
               " graphs; calls that need others run eagerly. Raise it with "
               "CompileOptions().max_graphs(n)."));
         }
-        signature->reason = "limit of graphs reached";
-        signature->tier.store(Tier::kEager, std::memory_order_release);
-        return;
+        over_limit = true;
       }
-      graphs.insert(skeleton.hash);
+      if (!over_limit) {
+        graphs.insert(skeleton.hash);
+      }
     }
+  }
+  if (over_limit) {
+    give_up(*signature, "limit of graphs reached");
+    return;
   }
   try {
     plan->artifact = runtime::default_store().get(
@@ -126,7 +131,6 @@ void CallSite::Impl::compile(
   plan->trace = std::make_shared<const capture::Trace>(std::move(trace));
   {
     const std::scoped_lock lock(signature->mutex);
-    signature->variants.push_back(plan);
     signature->waiting.reset();
     signature->forward_plan.reset();
   }

@@ -51,7 +51,6 @@ struct Signature {
 
   std::mutex mutex; ///< Guards what follows.
   std::string reason; ///< Of kEager.
-  std::vector<std::shared_ptr<const Plan>> variants; ///< By backward pattern.
   /// The traced call whose backward is waited for.
   std::shared_ptr<capture::BackwardRecord> waiting;
   /// For a forward-only plan if its backward never comes.
@@ -80,10 +79,12 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
   Outcome call(const Call& call, UserCode code, MakeRerun make_rerun);
 
   // The tiers.
+  /// `passing`: it will be compiled later, so `fullgraph` does not object.
   Outcome run_eager(
       const Call& call,
       UserCode code,
-      const std::string& reason);
+      const std::string& reason,
+      bool passing = false);
   Outcome run_plan_of(
       const std::shared_ptr<Signature>& signature,
       const std::shared_ptr<const Plan>& plan,

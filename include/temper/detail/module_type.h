@@ -3,9 +3,11 @@
 
 #include <torch/nn/module.h>
 
+#include <cstddef>
 #include <memory>
 #include <type_traits>
 #include <typeinfo>
+#include <utility>
 
 #include <temper/detail/field.h>
 #include <temper/detail/site.h>
@@ -37,6 +39,37 @@ void know_child(const std::shared_ptr<Impl>& child) {
   know_module<Impl>();
   if (child) {
     meet_module(*child);
+  }
+}
+
+/// Zeroed memory; null never comes back.
+TEMPER_API void* allocate_clean(size_t size);
+TEMPER_API void free_clean(void* memory) noexcept;
+
+/// Gives zeroed memory.
+template <class T>
+struct CleanAllocator {
+  using value_type = T;
+  CleanAllocator() = default;
+  template <class U>
+  CleanAllocator(const CleanAllocator<U>& /*other*/) noexcept {}
+  T* allocate(size_t count) {
+    return static_cast<T*>(allocate_clean(count * sizeof(T)));
+  }
+  void deallocate(T* memory, size_t /*count*/) noexcept {
+    free_clean(memory);
+  }
+  bool operator==(const CleanAllocator& /*other*/) const = default;
+};
+
+/// `std::make_shared`, in zeroed memory.
+template <class Impl, class... Args>
+std::shared_ptr<Impl> make_clean(Args&&... args) {
+  if constexpr (alignof(Impl) > alignof(std::max_align_t)) {
+    return std::make_shared<Impl>(std::forward<Args>(args)...);
+  } else {
+    return std::allocate_shared<Impl>(
+        CleanAllocator<Impl>(), std::forward<Args>(args)...);
   }
 }
 
