@@ -1,10 +1,15 @@
 // Compiling what is not a temper::Module.
 #include "temper/compile.h"
 
-#include <algorithm>
-#include <cstring>
+#include <pthread.h>
 
-#include "base/error.h"
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
 namespace temper {
 
@@ -39,14 +44,30 @@ struct ScriptForward {
   c10::IValue operator()(std::vector<c10::IValue> inputs) {
     return module->forward(std::move(inputs));
   }
-  std::optional<ScriptForward> keep() const {
-    return *this;
+  ScriptForward keep(const Site& own_site) const {
+    return {module, own_site.weak_from_this().lock()};
   }
 
   std::shared_ptr<torch::jit::Module> module;
+  std::shared_ptr<const Site> site;
 };
 
 } // namespace
+
+bool is_on_stack(const void* address) {
+  pthread_attr_t attributes;
+  if (pthread_getattr_np(pthread_self(), &attributes) != 0) {
+    return false;
+  }
+  void* begin = nullptr;
+  size_t size = 0;
+  const bool known = pthread_attr_getstack(&attributes, &begin, &size) == 0;
+  pthread_attr_destroy(&attributes);
+  const auto* const first = static_cast<const char*>(begin);
+  return known &&
+      std::less_equal<>()(first, static_cast<const char*>(address)) &&
+      std::less<>()(static_cast<const char*>(address), first + size);
+}
 
 void Codec<torch::jit::Module>::flatten(
     const torch::jit::Module& value,
@@ -54,9 +75,9 @@ void Codec<torch::jit::Module>::flatten(
   flatten_object(*value._ivalue(), 0, sink);
 }
 
-bool Closure::reaches(const void* address) const {
+bool Closure::reaches(const void* address, bool is_local) const {
   if (size == 0) {
-    return true;
+    return !is_local;
   }
   const auto wanted = reinterpret_cast<uintptr_t>(address);
   for (size_t at = 0; at + sizeof(uintptr_t) <= size; at += alignof(void*)) {
@@ -68,13 +89,6 @@ bool Closure::reaches(const void* address) const {
     }
   }
   return false;
-}
-
-void throw_function_gone() {
-  base::throw_error(
-      "cannot run a backward pass: the compiled function that it belongs to "
-      "is gone, and with it what it captured. Keep what temper::compile() "
-      "returned alive until the last backward.");
 }
 
 CompiledScript Compile<torch::jit::Module>::with(
@@ -99,7 +113,7 @@ CompiledScript Compile<torch::jit::Module>::with(
 } // namespace detail
 
 c10::IValue CompiledScript::operator()(std::vector<c10::IValue> inputs) const {
-  detail::ScriptForward target{module_};
+  detail::ScriptForward target{module_, nullptr};
   if (!site_->enabled()) {
     return target(std::move(inputs));
   }

@@ -135,6 +135,7 @@ struct Site::Impl {
   std::atomic<bool> has_unstructured{false};
   std::atomic<bool> called{false};
   const bool enabled;
+  const std::shared_ptr<const void> alive = std::make_shared<char>();
   base::SiteCounters plain; // Calls that never came to `site`.
   dispatch::CallSite site;
 };
@@ -167,11 +168,7 @@ Values Site::call(const Frame& frame, Code code, MakeRerun make_rerun) {
     return impl.result_of(code(given));
   };
   const auto make = [&]() -> dispatch::Rerun {
-    Rerun rerun = make_rerun();
-    if (!rerun) {
-      return {};
-    }
-    return [rerun = std::move(rerun)](const std::vector<at::Tensor>& given) {
+    return [rerun = make_rerun()](const std::vector<at::Tensor>& given) {
       Values values = rerun(given);
       return dispatch::Result{
           std::move(values.tensors),
@@ -225,6 +222,10 @@ bool Site::called() const {
   return impl_->called.load(std::memory_order_relaxed);
 }
 
+std::weak_ptr<const void> Site::alive() const {
+  return impl_->alive;
+}
+
 Counters Site::counters() const {
   Counters all = impl_->site.counters();
   const Counters plain = impl_->plain.read();
@@ -264,6 +265,13 @@ std::string name_of_type(const std::type_info& type) {
     }
   }
   return name;
+}
+
+void throw_code_gone() {
+  base::throw_error(
+      "cannot run a backward pass: the compiled function or module that it "
+      "belongs to is gone, and with it what it refers to. Keep it alive until "
+      "the last backward; a module in a holder or std::shared_ptr is kept.");
 }
 
 void throw_wrong_prototype(const std::type_info& type) {

@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <map>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -103,6 +104,85 @@ TEST(CallTest, GradientsThroughStructs) {
     EXPECT_TRUE(torch::allclose(got, x.grad()));
   }
   EXPECT_GT(temper::counters_of(f).program_backwards, 0) << f.explain();
+}
+
+// A backward that comes only after calls were served without one has to run the
+// code again.
+template <class F>
+void expect_late_backward(F&& f, const Tensor& factor) {
+  const auto x = torch::randn({2, 4});
+  for (int i = 0; i < kCalls; ++i) {
+    f(x.clone().requires_grad_());
+  }
+  auto leaf = x.clone().requires_grad_();
+  f(leaf).sum().backward();
+  EXPECT_TRUE(torch::allclose(leaf.grad(), factor.expand({2, 4})));
+}
+
+TEST(CallTest, LateBackwards) {
+  const auto two = torch::full({1}, 2.0);
+  expect_late_backward(
+      temper::compile([](const Tensor& x) { return x * 2; }), two);
+  expect_late_backward(
+      temper::compile([two](const Tensor& x) { return x * two; }), two);
+  expect_late_backward(
+      temper::compile([n = std::make_unique<double>(2.0)](const Tensor& x) {
+        return x * *n;
+      }),
+      two);
+  NetImpl unowned;
+  unowned.compile();
+  {
+    torch::NoGradGuard no_grad;
+    unowned.fc->weight.copy_(torch::eye(4));
+    unowned.fc->bias.fill_(100.0);
+  }
+  unowned.gain = 2.0;
+  expect_late_backward(unowned, two);
+}
+
+// As above, when the compiled object is gone by then. True iff it worked.
+template <class Make>
+bool late_backward_when_gone(const Make& make) {
+  auto x = torch::ones({2, 4}, torch::requires_grad());
+  Tensor y;
+  {
+    auto f = make();
+    for (int i = 0; i < kCalls; ++i) {
+      y = f(x);
+    }
+  }
+  try {
+    y.sum().backward();
+  } catch (const temper::Error&) {
+    return false;
+  }
+  EXPECT_TRUE(torch::allclose(x.grad(), torch::full({2, 4}, 2.0)));
+  return true;
+}
+
+TEST(CallTest, LateBackwardsOfWhatIsGone) {
+  const auto twice = [](const Tensor& x) { return x * 2; };
+  EXPECT_TRUE(late_backward_when_gone([&] { return temper::compile(twice); }));
+  EXPECT_TRUE(late_backward_when_gone([] {
+    torch::nn::Sequential sequential(
+        torch::nn::Functional([](const Tensor& x) { return x * 2; }));
+    return temper::compile(sequential);
+  }));
+  EXPECT_TRUE(late_backward_when_gone([] {
+    Net net;
+    torch::NoGradGuard no_grad;
+    net->fc->weight.copy_(torch::eye(4));
+    net->fc->bias.zero_();
+    net->gain = 2.0;
+    net->compile();
+    return net;
+  }));
+  // What a closure captured may be gone, too: right or an error, never a crash.
+  late_backward_when_gone([] {
+    return temper::compile(
+        [w = torch::full({1}, 2.0)](const Tensor& x) { return x * w; });
+  });
 }
 
 TEST(CallTest, ArgumentMovedIntoTheCallIsGone) {

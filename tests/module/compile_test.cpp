@@ -236,6 +236,27 @@ TEST(CompileTest, VariablesCapturedByValueMayBeGone) {
   EXPECT_TRUE(seen.matches());
 }
 
+Tensor& global_factor() {
+  static Tensor factor = torch::ones({3});
+  return factor;
+}
+
+TEST(CompileTest, GlobalsAreWatchedButNotLocalsThatAFunctionCannotUse) {
+  const auto make = [] {
+    double unused = 1.0;
+    return Seen(
+        [](const Tensor& x) { return x * global_factor(); },
+        global_factor(),
+        unused);
+  };
+  const auto seen = make();
+  EXPECT_EQ(seen.unguardable(), "");
+  EXPECT_TRUE(seen.matches()) << seen.difference();
+  EXPECT_TRUE(seen.finds(global_factor()));
+  global_factor() = torch::zeros({3});
+  EXPECT_FALSE(seen.matches());
+}
+
 TEST(CompileTest, MembersReachedThroughThis) {
   struct Owner {
     Tensor w = torch::ones({3});

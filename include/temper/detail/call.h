@@ -86,7 +86,7 @@ struct Before<NoValue> {
 /// A call of `Target`, whose parameters are `Parameters`, with `Args`
 /// (forwarding references, adapted). A Target has
 ///   operator()(Args...);
-///   keep();              // an optional copy of itself that outlives the call
+///   keep(site);          // itself, for calls after this one
 ///   static kGeneric;     // true iff argument types don't say what is called
 template <class Target, class Parameters, class Indices, class... Args>
 class BoundCall;
@@ -178,11 +178,7 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
       return call(target_, held, given, &left);
     };
     const auto make_rerun = [&]() -> Rerun {
-      auto kept = target_.keep();
-      if (!kept) {
-        return {};
-      }
-      return [callee = std::move(*kept), prototype = prototype_of(hold())](
+      return [callee = target_.keep(site), prototype = prototype_of(hold())](
                  const std::vector<at::Tensor>& given) mutable {
         Held held = prototype;
         return call(callee, held, given, nullptr);

@@ -4,7 +4,6 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <type_traits>
 #include <utility>
@@ -34,33 +33,34 @@ template <class T, class First, class... Rest>
 constexpr bool kStartsWith<T, First, Rest...> =
     std::is_same_v<std::remove_cvref_t<First>, T>;
 
-/// Throws temper's error: the function that a pending backward belongs to is
-/// gone, and what it captured by reference may be, too.
-[[noreturn]] TEMPER_API void throw_function_gone();
-
 /// True iff nothing is lost when a callable outlives its scope.
 template <class F>
 constexpr bool kStateless = std::is_empty_v<F> || std::is_pointer_v<F>;
 
-/// A function's code for calls after the call that it was copied in. Without
-/// captures it needs no more than itself; with them, what it refers to is there
-/// as long as the compiled function is.
+template <class F>
+struct FunctionBox;
+
+/// A function for calls after the call that it was kept in: a copy, if it can
+/// be copied. What its captures refer to is there as long as the compiled
+/// function is.
 template <class F>
 struct KeptFunction {
-  F f;
-  std::weak_ptr<const void> alive;
-
   template <class... Args>
   decltype(auto) operator()(Args&&... args) {
     if (!kStateless<F> && alive.expired()) {
-      throw_function_gone();
+      throw_code_gone();
     }
-    return f(std::forward<Args>(args)...);
+    if constexpr (std::is_copy_constructible_v<F>) {
+      return f(std::forward<Args>(args)...);
+    } else {
+      return f->f(std::forward<Args>(args)...);
+    }
   }
-};
 
-template <class F>
-struct FunctionBox;
+  std::conditional_t<std::is_copy_constructible_v<F>, F, FunctionBox<F>*> f;
+  std::weak_ptr<const void> alive;
+  std::shared_ptr<const void> site; ///< Kept where that does no harm.
+};
 
 /// A function, as a target of `call`.
 template <class F>
@@ -71,12 +71,13 @@ struct FunctionTarget {
   decltype(auto) operator()(Args&&... args) {
     return box->f(std::forward<Args>(args)...);
   }
-  auto keep() {
-    if constexpr (std::is_copy_constructible_v<F>) {
-      return std::optional<KeptFunction<F>>({box->f, box->weak_from_this()});
+  KeptFunction<F> keep(const Site& site) const {
+    if constexpr (kStateless<F>) {
+      return {box->f, site.alive(), box->shared_from_this()};
+    } else if constexpr (std::is_copy_constructible_v<F>) {
+      return {box->f, site.alive(), nullptr};
     } else {
-      // Never set: it only has the right type.
-      return std::optional<FunctionTarget>();
+      return {box, site.alive(), nullptr};
     }
   }
 

@@ -1,8 +1,9 @@
 // Calls of a module's forward through its call site.
 #pragma once
 
+#include <torch/nn/module.h>
+
 #include <memory>
-#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -34,9 +35,25 @@ struct RootOf<Impl> {
   using type = typename Impl::TemperRoot;
 };
 
-/// A module's forward, as a target of `call`. `Owner` is a plain or a shared
-/// pointer.
-template <class Impl, class Owner = Impl*>
+/// A module's forward for calls after the call that it was kept in.
+template <class Impl>
+struct KeptForward {
+  template <class... Args>
+  decltype(auto) operator()(Args&&... args) {
+    if (!owner && alive.expired()) {
+      throw_code_gone();
+    }
+    return module->forward(std::forward<Args>(args)...);
+  }
+
+  Impl* module;
+  std::shared_ptr<torch::nn::Module> owner; ///< Null: nobody shares it.
+  std::weak_ptr<const void> alive;
+  std::shared_ptr<const Site> site; ///< Null: it is part of the module.
+};
+
+/// A module's forward, as a target of `call`.
+template <class Impl>
 struct ForwardOf {
   /// One site serves calls of a class and of the class it derives from.
   static constexpr bool kGeneric =
@@ -46,15 +63,15 @@ struct ForwardOf {
   decltype(auto) operator()(Args&&... args) {
     return module->forward(std::forward<Args>(args)...);
   }
-  /// Nothing for a module that no shared pointer owns.
-  std::optional<ForwardOf<Impl, std::shared_ptr<Impl>>> keep() {
-    if (auto owner = module->weak_from_this().lock()) {
-      return {{std::shared_ptr<Impl>(std::move(owner), &*module)}};
-    }
-    return std::nullopt;
+  KeptForward<Impl> keep(const Site& site) const {
+    return {
+        module,
+        module->weak_from_this().lock(),
+        site.alive(),
+        site.weak_from_this().lock()};
   }
 
-  Owner module;
+  Impl* module;
 };
 
 /// `module.forward(args...)` through `site`, plainly without one.

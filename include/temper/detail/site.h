@@ -44,8 +44,8 @@ struct Values {
 
 /// The user's code on other tensors.
 using Code = c10::function_ref<Values(const std::vector<at::Tensor>&)>;
-/// A copy of the user's code and arguments that outlives the call. Empty if
-/// there can be none.
+/// The user's code and arguments, for calls after the call. Keeps the site
+/// where it can: a call is run again only while its state can be checked.
 using Rerun = std::function<Values(const std::vector<at::Tensor>&)>;
 using MakeRerun = c10::function_ref<Rerun()>;
 
@@ -75,7 +75,7 @@ class TEMPER_API Frame {
 };
 
 /// One compiled module or function.
-class TEMPER_API Site {
+class TEMPER_API Site : public std::enable_shared_from_this<Site> {
  public:
   /// `describe` says what state the code can see; it is asked at the first
   /// call. Throws `temper::Error` for options that cannot be.
@@ -100,6 +100,8 @@ class TEMPER_API Site {
   bool enabled() const;
   /// True iff a call has come in.
   bool called() const;
+  /// Expires with the site.
+  std::weak_ptr<const void> alive() const;
   Counters counters() const;
   std::string explain() const;
 
@@ -148,6 +150,10 @@ TEMPER_API void meet_module(const torch::nn::Module& module);
 
 /// "Net" of `NetImpl`, "main()::{lambda(at::Tensor)#1}" of a closure.
 TEMPER_API std::string name_of_type(const std::type_info& type);
+
+/// Throws temper's error: the code that a pending backward must run again is
+/// gone, and what it referred to may be, too.
+[[noreturn]] TEMPER_API void throw_code_gone();
 
 /// Throws temper's own error: a result was made for another type.
 [[noreturn]] TEMPER_API void throw_wrong_prototype(const std::type_info& type);

@@ -32,9 +32,13 @@ struct Closure {
   /// True iff a variable at `address` is alive whenever the closure is called:
   /// the closure points to it, or to an object just before it (`this` of the
   /// object that it is a member of), or both are global. Of a variable that
-  /// was captured by value, the original may be gone.
-  TEMPER_API bool reaches(const void* address) const;
+  /// was captured by value, the original may be gone. `is_local`: it was on the
+  /// stack of who called compile().
+  TEMPER_API bool reaches(const void* address, bool is_local) const;
 };
+
+/// True iff `address` is on this thread's stack.
+TEMPER_API bool is_on_stack(const void* address);
 
 /// Tells what is known of one variable.
 using Watched = std::function<void(const Closure&, State&)>;
@@ -46,13 +50,14 @@ Watched watch_module(
     const void* variable,
     size_t size,
     std::string name) {
-  return [=](const Closure& closure, State& state) {
+  return [=, is_local = is_on_stack(variable)](
+             const Closure& closure, State& state) {
     if (pointer) {
       state.module(*pointer);
       state.known(&*pointer);
     }
     state.known(variable);
-    if (size != 0 && closure.reaches(variable)) {
+    if (size != 0 && closure.reaches(variable, is_local)) {
       state.bytes(variable, size, name); // Another module may be put there.
     }
   };
@@ -89,10 +94,11 @@ Watched watch(T&& variable, std::string name) {
         is_lvalue,
         "temper: only variables can be watched: this is a temporary");
     static_cast<void>(CheckField<Plain>{});
-    return [where = &variable, name = std::move(name)](
-               const Closure& closure, State& state) {
+    return [where = &variable,
+            is_local = is_on_stack(&variable),
+            name = std::move(name)](const Closure& closure, State& state) {
       state.known(where);
-      if (closure.reaches(where)) {
+      if (closure.reaches(where, is_local)) {
         describe_field(*where, name, state);
       }
     };
