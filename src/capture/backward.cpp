@@ -187,8 +187,7 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
       auto input = known.find(port);
       if (input == known.end() && is_accumulate(port.first)) {
         const auto& variable =
-            static_cast<torch::autograd::AccumulateGrad*>(port.first)
-                ->variable;
+            static_cast<torch::autograd::AccumulateGrad*>(port.first)->variable;
         const auto added = recorder->input_of_watched(variable);
         if (added >= 0) {
           input = known.emplace(port, added).first;
@@ -283,8 +282,8 @@ void BackwardRecord::abandon() {
 }
 
 void BackwardRecord::contribute(Contribution& sum, ValueId value) {
-  sum.value = sum.value == kNoValue ? value
-                                    : recorder_->record_sum(sum.value, value);
+  sum.value =
+      sum.value == kNoValue ? value : recorder_->record_sum(sum.value, value);
   ++sum.count;
 }
 
@@ -415,9 +414,10 @@ void BackwardRecord::finish() {
             input_sums_[i].value}});
     }
   }
-  std::stable_sort(ready.begin(), ready.end(), [](const auto& a, const auto& b) {
-    return a.at < b.at;
-  });
+  std::stable_sort(
+      ready.begin(), ready.end(), [](const auto& a, const auto& b) {
+        return a.at < b.at;
+      });
   size_t next = 0;
   int32_t first = graph.num_forward_ops;
   for (int32_t step = 0; step < autograd_.num_steps; ++step) {
@@ -430,8 +430,7 @@ void BackwardRecord::finish() {
     segment.tangents = step_tangents_[static_cast<size_t>(step)];
     size_t bytes = 0;
     const bool last_step = step + 1 == autograd_.num_steps;
-    while (next < ready.size() &&
-           (ready[next].at <= step_end || last_step)) {
+    while (next < ready.size() && (ready[next].at <= step_end || last_step)) {
       segment.deliveries.push_back(ready[next].delivery);
       bytes += bytes_of(
           graph.values[static_cast<size_t>(ready[next].delivery.value)].type);

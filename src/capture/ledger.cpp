@@ -12,9 +12,8 @@ c10::StorageImpl* storage_of(const at::TensorImpl& impl) {
 
 } // namespace
 
-bool Ledger::has_geometry(
-    const at::TensorImpl& impl,
-    graph::ValueId value) const {
+bool Ledger::has_geometry(const at::TensorImpl& impl, graph::ValueId value)
+    const {
   const auto& type = trace_->graph.values[static_cast<size_t>(value)].type;
   const auto& info = trace_->values[static_cast<size_t>(value)];
   if (impl.storage_offset() != info.offset ||
@@ -98,9 +97,7 @@ void Ledger::bind(const at::Tensor& tensor, graph::ValueId value) {
              .emplace(
                  address,
                  StorageEntry{
-                     storage,
-                     impl.unsafe_storage().getWeakStorageImpl(),
-                     {}})
+                     storage, impl.unsafe_storage().getWeakStorageImpl(), {}})
              .first;
   } else if (it->second.storage != storage) {
     it->second.storage = storage;

@@ -88,8 +88,7 @@ std::optional<c10::OperatorHandle> view_twin(const std::string& name) {
 bool has_kernel_below_autograd(const c10::OperatorHandle& op) {
   return op.hasKernelForAnyDispatchKey(c10::DispatchKeySet(
              {c10::DispatchKey::CPU, c10::DispatchKey::CUDA})) ||
-      op.hasKernelForDispatchKey(
-          c10::DispatchKey::CompositeExplicitAutograd) ||
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeExplicitAutograd) ||
       op.hasKernelForDispatchKey(
           c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
@@ -115,8 +114,7 @@ std::unique_ptr<OpInfo> derive(const c10::OperatorHandle& op) {
   info->as_view = view_twin(info->name);
   info->metadata_write = known.changes_metadata && !info->as_view;
   info->decompose =
-      op.hasKernelForDispatchKey(
-          c10::DispatchKey::CompositeImplicitAutograd) &&
+      op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
       !has_kernel_below_autograd(op);
   const auto& base = op.operator_name().name;
   info->uninitialised = base == "aten::empty" || base == "aten::empty_like" ||

@@ -60,8 +60,8 @@ void for_each_tensor(const c10::IValue& value, F&& f) {
 // Ops that read only the geometry of their operand.
 bool reads_data(const OpInfo& info) {
   const auto base = info.name.substr(0, info.name.find('.'));
-  return !(info.view || base.ends_with("_like") ||
-           base.starts_with("aten::new_"));
+  return !(
+      info.view || base.ends_with("_like") || base.starts_with("aten::new_"));
 }
 
 } // namespace
@@ -121,8 +121,7 @@ ValueId Recorder::add_value(const at::Tensor& tensor, int32_t storage) {
     type.sizes.push_back(dim);
   }
   trace_.graph.values.push_back(std::move(value));
-  trace_.values.push_back(
-      {tensor.storage_offset(), storage, tensor.key_set()});
+  trace_.values.push_back({tensor.storage_offset(), storage, tensor.key_set()});
   const auto id = static_cast<ValueId>(trace_.graph.values.size()) - 1;
   ledger_.bind(tensor, id);
   return id;
@@ -202,8 +201,7 @@ ValueId Recorder::resolve(const at::Tensor& tensor) {
   }
   if (const auto input = input_of_watched(tensor); input >= 0) {
     // Also where only storage and geometry agree (`.data()`): same memory.
-    const auto value =
-        trace_.graph.inputs[static_cast<size_t>(input)].value;
+    const auto value = trace_.graph.inputs[static_cast<size_t>(input)].value;
     const auto watched = ledger_.find(tensor);
     return watched.found == Ledger::Found::kKnown ? watched.value : value;
   }
@@ -285,8 +283,7 @@ ValueId Recorder::add_wrapped_number(const at::Tensor& tensor) {
 
 ValueId Recorder::add_literal(const at::Tensor& tensor, ValueId source) {
   static const auto literal = ops::literal();
-  const auto storage =
-      trace_.values[static_cast<size_t>(source)].storage;
+  const auto storage = trace_.values[static_cast<size_t>(source)].storage;
   const auto origin = uninitialised_by_[static_cast<size_t>(storage)];
   trace_.ops[static_cast<size_t>(origin)].literal_source = true;
   const auto id = add_fresh(tensor);
@@ -332,8 +329,7 @@ ValueId Recorder::operand(
       !trace_.storages[static_cast<size_t>(storage)].written &&
       tensor.numel() > 0 && reads_data(info)) {
     const auto origin = uninitialised_by_[static_cast<size_t>(storage)];
-    const auto& made =
-        trace_.graph.ops[static_cast<size_t>(origin)].results;
+    const auto& made = trace_.graph.ops[static_cast<size_t>(origin)].results;
     if (made.size() == 1 && made[0] == value && tensor.is_contiguous() &&
         tensor.device().is_cpu() &&
         static_cast<int64_t>(tensor.nbytes()) <= kMaxLiteralBytes) {
@@ -373,8 +369,8 @@ bool Recorder::collect(
     switch (info.args[i]) {
       case ArgKind::kTensor: {
         const auto value = operand(info, argument.toTensor(), written);
-        operand_out.kind = value == kNoValue ? Operand::Kind::kNone
-                                             : Operand::Kind::kValue;
+        operand_out.kind =
+            value == kNoValue ? Operand::Kind::kNone : Operand::Kind::kValue;
         operand_out.value = value;
         if (written && value != kNoValue) {
           out.writes.push_back({static_cast<int32_t>(i), -1, kNoValue});
@@ -474,8 +470,7 @@ void Recorder::record_results(
       op.results.push_back(add_value(tensor, storage));
     });
   }
-  record.view = all_known_storage && op.writes.empty() &&
-      !op.results.empty();
+  record.view = all_known_storage && op.writes.empty() && !op.results.empty();
   if (record.view && !info.view) {
     fail(info.name + " returned a view that its schema does not announce");
   }
@@ -493,8 +488,7 @@ bool Recorder::from_argument(const graph::Op& op) const {
         }
         const auto storage =
             trace_.values[static_cast<size_t>(operand_in.value)].storage;
-        const auto input =
-            trace_.storages[static_cast<size_t>(storage)].input;
+        const auto input = trace_.storages[static_cast<size_t>(storage)].input;
         return input >= 0 &&
             trace_.bindings[static_cast<size_t>(input)].argument >= 0;
       });
@@ -569,8 +563,8 @@ void Recorder::handle(
               [&](const Binding& binding) {
                 return binding.watched == rebound.unsafeGetTensorImpl() ||
                     (binding.argument >= 0 &&
-                     arguments_[static_cast<size_t>(binding.argument)]
-                         .is_same(rebound));
+                     arguments_[static_cast<size_t>(binding.argument)].is_same(
+                         rebound));
               })) {
         fail(info.name + " changes the sizes of an input");
       }
@@ -617,8 +611,7 @@ void Recorder::handle(
   }
   if (rebound.defined()) {
     // The object now looks at its memory in the way of the view op's result.
-    recorded.results = {
-        add_value(rebound, ledger_.find_storage(rebound))};
+    recorded.results = {add_value(rebound, ledger_.find_storage(rebound))};
     trace_.graph.ops.push_back(std::move(recorded));
     trace_.ops.push_back({&op_info(*info.as_view), true, false, true});
     return;

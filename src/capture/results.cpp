@@ -52,8 +52,7 @@ bool find_chain(
     ValueId& root,
     std::vector<ResultPlan::Step>& chain) {
   for (;;) {
-    if (root == kNoValue ? input_of(trace.graph, value) >= 0
-                         : value == root) {
+    if (root == kNoValue ? input_of(trace.graph, value) >= 0 : value == root) {
       root = value;
       std::reverse(chain.begin(), chain.end());
       return true;

@@ -90,8 +90,7 @@ ShadowRun::ShadowRun(
       c10::intrusive_ptr<c10::StorageImpl>()};
   objects_.assign(trace.graph.values.size(), no_object);
   storages_.assign(trace.storages.size(), no_storage);
-  const auto forward_ops =
-      static_cast<size_t>(trace.graph.num_forward_ops);
+  const auto forward_ops = static_cast<size_t>(trace.graph.num_forward_ops);
   for (size_t i = 0; i < forward_ops; ++i) {
     if (is_synthetic(*trace.ops[i].info)) {
       producer_[static_cast<size_t>(trace.graph.ops[i].results[0])] =
@@ -100,8 +99,7 @@ ShadowRun::ShadowRun(
   }
   std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> made;
   for (const auto& original : originals_) {
-    if (!original.defined() ||
-        !original.unsafeGetTensorImpl()->has_storage()) {
+    if (!original.defined() || !original.unsafeGetTensorImpl()->has_storage()) {
       shadows_.push_back(original);
       continue;
     }
@@ -458,8 +456,8 @@ void ShadowRun::give_shadows(
     }
     results.push_back(make_tensor(
         std::move(storage),
-        c10::DispatchKeySet(c10::computeDispatchKey(
-            type.dtype, c10::kStrided, type.device)),
+        c10::DispatchKeySet(
+            c10::computeDispatchKey(type.dtype, c10::kStrided, type.device)),
         type.dtype,
         sizes,
         type.strides,

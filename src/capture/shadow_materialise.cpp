@@ -36,8 +36,7 @@ c10::IValue argument_of(
           list.push_back(
               id == kNoValue
                   ? std::optional<at::Tensor>()
-                  : std::optional<at::Tensor>(
-                        values[static_cast<size_t>(id)]));
+                  : std::optional<at::Tensor>(values[static_cast<size_t>(id)]));
         }
         return list;
       }
@@ -110,8 +109,8 @@ std::vector<at::Tensor> call_raw_op(
   const auto& schema = op.op.schema();
   torch::jit::Stack stack;
   for (size_t i = 0; i < op.operands.size(); ++i) {
-    stack.push_back(argument_of(
-        graph, op.operands[i], schema.arguments()[i], values));
+    stack.push_back(
+        argument_of(graph, op.operands[i], schema.arguments()[i], values));
   }
   op.op.callBoxed(stack);
   std::vector<at::Tensor> results;
@@ -171,8 +170,7 @@ void ShadowRun::materialise(const std::string& why) {
   // Shadows of arguments and their views: one storage with the real ones.
   for (size_t v = 0; v < objects_.size(); ++v) {
     const auto storage = trace_.values[v].storage;
-    const auto input =
-        trace_.storages[static_cast<size_t>(storage)].input;
+    const auto input = trace_.storages[static_cast<size_t>(storage)].input;
     if (input < 0) {
       continue;
     }
@@ -229,15 +227,15 @@ void ShadowRun::adopt(
   }
   if (auto object = objects_[v].lock();
       object && has_geometry(*object, type, info.offset)) {
-    values[v] = at::Tensor(
-        c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
-            reclaim_copy(object.get()));
+    values[v] =
+        at::Tensor(c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
+                       reclaim_copy(object.get()));
     return;
   }
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(
       c10::Storage(storage),
-      c10::DispatchKeySet(c10::computeDispatchKey(
-          type.dtype, c10::kStrided, type.device)),
+      c10::DispatchKeySet(
+          c10::computeDispatchKey(type.dtype, c10::kStrided, type.device)),
       c10::scalarTypeToTypeMeta(type.dtype));
   c10::SmallVector<int64_t, 8> sizes;
   for (const auto& dim : type.sizes) {

@@ -83,8 +83,7 @@ std::shared_ptr<Signature> CallSite::Impl::add(
       continue;
     }
     state = signature->state;
-    if (signature->global == global &&
-        signature->structure == call.structure &&
+    if (signature->global == global && signature->structure == call.structure &&
         signature->arguments.matches(call.tensors, *state)) {
       return signature;
     }
@@ -211,8 +210,7 @@ Outcome CallSite::Impl::call(
   auto signature = find(global, call);
   if (signature) {
     if (signature->tier.load(std::memory_order_acquire) == Tier::kAdmitted) {
-      return run_plan_of(
-          signature, signature->plan.load(), call, make_rerun);
+      return run_plan_of(signature, signature->plan.load(), call, make_rerun);
     }
   } else {
     signature = add(global, call);
@@ -222,8 +220,7 @@ Outcome CallSite::Impl::call(
   }
   switch (signature->tier.load(std::memory_order_acquire)) {
     case Tier::kAdmitted:
-      return run_plan_of(
-          signature, signature->plan.load(), call, make_rerun);
+      return run_plan_of(signature, signature->plan.load(), call, make_rerun);
     case Tier::kReady:
       return shadow(signature, call, code, make_rerun);
     case Tier::kNew:
@@ -279,10 +276,7 @@ CallSite::CallSite(
 
 CallSite::~CallSite() = default;
 
-Outcome CallSite::call(
-    const Call& call,
-    UserCode code,
-    MakeRerun make_rerun) {
+Outcome CallSite::call(const Call& call, UserCode code, MakeRerun make_rerun) {
   if (capture::capturing()) {
     return code(call.tensors); // Part of the call that is being captured.
   }

@@ -475,8 +475,8 @@ variable_list SegmentNode::deliver_fallback() {
   variable_list result(targets.size());
   // With several steps a later one may add to an input's gradient: the last
   // node hands everything over.
-  const bool now = plan.autograd.num_steps == 1 ||
-      segment_ + 1 == num_segments(plan);
+  const bool now =
+      plan.autograd.num_steps == 1 || segment_ + 1 == num_segments(plan);
   for (size_t t = 0; t < targets.size(); ++t) {
     const auto& target = targets[t];
     if (const auto it = fallback_outputs_.find(t);
@@ -590,8 +590,8 @@ void attach_backward(
     if (k + 1 == count) {
       for (size_t i = 0; i < plan.autograd.inputs.size(); ++i) {
         const bool delivered = plan.has_backward &&
-            plan.autograd.num_steps == 1 &&
-            plan.pattern.needed[i] && delivers(plan, plan.autograd.inputs[i]);
+            plan.autograd.num_steps == 1 && plan.pattern.needed[i] &&
+            delivers(plan, plan.autograd.inputs[i]);
         if (!delivered) {
           node.targets.push_back({Kind::kExtra, static_cast<int32_t>(i)});
           node.add_next_edge(state->input_edges[i]);
@@ -638,8 +638,8 @@ void attach_backward(
               outputs[index].detach(), /*is_output=*/false);
           break;
         case runtime::Saved::Kind::kPrivate: {
-          auto& value = private_values
-              [index - static_cast<size_t>(artifact.num_outputs)];
+          auto& value =
+              private_values[index - static_cast<size_t>(artifact.num_outputs)];
           if (saved.shares_output >= 0) {
             value.unsafeGetTensorImpl()->set_version_counter(
                 outputs[static_cast<size_t>(saved.shares_output)]

@@ -79,13 +79,14 @@ std::vector<std::string> names_of(const Call& call) {
 
 capture::FindWatched CallSite::Impl::finder(
     std::shared_ptr<const Snapshot> state) const {
-  return [state = std::move(state)](const at::Tensor& tensor)
-             -> std::optional<capture::WatchedTensor> {
-    if (auto place = state->find(tensor)) {
-      return capture::WatchedTensor{tensor, place->role, place->path};
-    }
-    return std::nullopt;
-  };
+  return
+      [state = std::move(state)](
+          const at::Tensor& tensor) -> std::optional<capture::WatchedTensor> {
+        if (auto place = state->find(tensor)) {
+          return capture::WatchedTensor{tensor, place->role, place->path};
+        }
+        return std::nullopt;
+      };
 }
 
 Outcome CallSite::Impl::trace(
@@ -143,17 +144,16 @@ Outcome CallSite::Impl::trace(
   plan->result_structure = result.structure;
   plan->prototype = result.prototype;
   if (!recorder->failed()) {
-    plan->results = capture::plan_results(
-        *recorder, result.tensors, call.tensors);
+    plan->results =
+        capture::plan_results(*recorder, result.tensors, call.tensors);
   }
   auto& captured = recorder->trace();
   for (const auto& mutation : captured.graph.mutations) {
     const auto& binding =
         captured.bindings[static_cast<size_t>(mutation.input)];
     if (binding.watched != nullptr && binding.watched->requires_grad() &&
-        at::Tensor(
-            c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
-                reclaim_copy(binding.watched))
+        at::Tensor(c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
+                       reclaim_copy(binding.watched))
                 .grad_fn() != nullptr) {
       recorder->fail("the call writes to a tensor with a history");
     }
@@ -261,8 +261,7 @@ Outcome CallSite::Impl::shadow(
     } else {
       for (size_t i = 0; i < result.tensors.size() && why.empty(); ++i) {
         const auto& tensor = result.tensors[i];
-        const auto value =
-            tensor.defined() ? run.find(tensor) : kNoValue;
+        const auto value = tensor.defined() ? run.find(tensor) : kNoValue;
         if (value != plan->result_values[i] ||
             (tensor.defined() &&
              tensor.requires_grad() != plan->results[i].requires_grad)) {

@@ -21,9 +21,7 @@ constexpr int kMaxUnknownBackwards = 6;
 
 } // namespace
 
-void CallSite::Impl::give_up(
-    Signature& signature,
-    const std::string& reason) {
+void CallSite::Impl::give_up(Signature& signature, const std::string& reason) {
   {
     const std::scoped_lock lock(signature.mutex);
     signature.reason = reason;
@@ -76,8 +74,8 @@ void CallSite::Impl::compile(
     for (const auto tangent : segment.tangents) {
       size_t ordinal = 0;
       for (int32_t i = 0; i < tangent; ++i) {
-        ordinal += graph.inputs[static_cast<size_t>(i)].role ==
-            graph::Role::kTangent;
+        ordinal +=
+            graph.inputs[static_cast<size_t>(i)].role == graph::Role::kTangent;
       }
       outputs.push_back(graph.tangent_outputs[ordinal]);
     }
@@ -111,18 +109,14 @@ void CallSite::Impl::compile(
     return;
   }
   try {
-    plan->artifact = runtime::default_store().get(
-        skeleton, backend, [&] {
-          const auto make = codegen::find_backend(backend);
-          TEMPER_CHECK(
-              static_cast<bool>(make),
-              "there is no backend \"",
-              backend,
-              "\"");
-          counters.bump(base::Counter::kGraphs);
-          counters.bump(base::Counter::kCompiles);
-          return make(graph, codegen::BackendOptions());
-        });
+    plan->artifact = runtime::default_store().get(skeleton, backend, [&] {
+      const auto make = codegen::find_backend(backend);
+      TEMPER_CHECK(
+          static_cast<bool>(make), "there is no backend \"", backend, "\"");
+      counters.bump(base::Counter::kGraphs);
+      counters.bump(base::Counter::kCompiles);
+      return make(graph, codegen::BackendOptions());
+    });
   } catch (const passes::Unsupported& why) {
     give_up(*signature, why.what());
     return;
