@@ -33,19 +33,14 @@ namespace temper {
 ///
 ///   Net net;
 ///   net->compile();
-///   auto y = net(x);             // compiled; net->forward(x) stays the raw
-///   one
+///   auto y = net(x);          // compiled; net->forward(x) stays the raw one
 /// \endrst
-/// It is a `Cloneable`, so `Impl` has a `reset()`. Type, fields, parameters,
-/// state dict and serialised form are those of the same torch module.
+/// It is a `Cloneable`, so `Impl` has a `reset()`; the state dict is torch's.
+/// Arguments and results of `forward`: tensors, numbers, strings, optionals,
+/// tuples, containers, plain structs of those. `torch::nn::Sequential` and
+/// `AnyModule` call `forward` itself, so inside them a module runs uncompiled.
 ///
-/// Arguments and results of `forward` are tensors, numbers, strings, optionals,
-/// tuples, containers and plain structs of those. `torch::nn::Sequential` and
-/// `AnyModule` call `forward` itself: inside them a module runs uncompiled,
-/// unless what contains them is compiled.
-///
-/// `compile` and `decompile` must not run at the same time as a call; calls may
-/// run at the same time as calls.
+/// Not at the same time as a call: `compile` and `decompile`.
 template <class Impl>
 class Module : public torch::nn::Cloneable<Impl> {
  public:
@@ -165,26 +160,17 @@ class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
  public:
   using torch::nn::ModuleHolder<Contained>::ModuleHolder;
 
-  /// A new module, in memory that was clean: what lies between its fields must
-  /// not look like pointers to guards.
+  /// A new module, in zeroed memory: guards compare what lies between fields.
   ModuleHolder()
       : torch::nn::ModuleHolder<Contained>(detail::make_clean<Contained>()) {}
-  template <
-      class Head,
-      class... Tail,
-      std::enable_if_t<
-          std::is_constructible_v<Contained, Head&&, Tail&&...> &&
-              !(sizeof...(Tail) == 0 &&
-                (std::is_base_of_v<ModuleHolder, std::decay_t<Head>> ||
-                 std::is_same_v<std::decay_t<Head>, std::nullptr_t> ||
-                 std::is_same_v<
-                     std::decay_t<Head>,
-                     std::shared_ptr<Contained>>)),
-          int> = 0>
-  explicit ModuleHolder(Head&& head, Tail&&... tail)
-      : torch::nn::ModuleHolder<Contained>(detail::make_clean<Contained>(
-            std::forward<Head>(head),
-            std::forward<Tail>(tail)...)) {}
+  /// As above, made with arguments.
+  template <class... Args>
+  requires(detail::kMakesModule<
+           ModuleHolder,
+           Contained,
+           Args...>) explicit ModuleHolder(Args&&... args)
+      : torch::nn::ModuleHolder<Contained>(
+            detail::make_clean<Contained>(std::forward<Args>(args)...)) {}
 
   /// `forward(args...)`, compiled if the module is.
   template <class... Args>

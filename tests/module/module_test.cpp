@@ -125,6 +125,19 @@ TEST(ModuleTest, CloneKeepsCompiledChildren) {
   EXPECT_TRUE(net->first->is_compiled());
 }
 
+TEST(ModuleTest, HoldersAreMadeAsTorchsAre) {
+  const Block wide(8);
+  EXPECT_EQ(wide->width, 8);
+  const Block empty = nullptr;
+  EXPECT_TRUE(empty.is_empty());
+  const Block of_pointer = std::make_shared<BlockImpl>(2);
+  EXPECT_EQ(of_pointer->width, 2);
+  const Block copy(wide);
+  EXPECT_EQ(copy.ptr(), wide.ptr());
+  const Block new_one(*wide); // A copy of the module, as in torch.
+  EXPECT_NE(new_one.ptr(), wide.ptr());
+}
+
 TEST(ModuleTest, CopyOfAHolderSharesTheModule) {
   Net net;
   const Net same = net; // NOLINT(performance-unnecessary-copy-initialization)

@@ -73,6 +73,18 @@ std::shared_ptr<Impl> make_clean(Args&&... args) {
   }
 }
 
+/// True iff `Holder(args...)` makes a new module of them: not of a holder, a
+/// null or a pointer to an existing one.
+template <class Holder, class Contained, class... Args>
+constexpr bool kMakesModule =
+    sizeof...(Args) > 1 && std::is_constructible_v<Contained, Args...>;
+template <class Holder, class Contained, class Arg>
+constexpr bool kMakesModule<Holder, Contained, Arg> =
+    std::is_constructible_v<Contained, Arg> &&
+    !std::is_base_of_v<Holder, std::decay_t<Arg>> &&
+    !std::is_same_v<std::decay_t<Arg>, std::nullptr_t> &&
+    !std::is_same_v<std::decay_t<Arg>, std::shared_ptr<Contained>>;
+
 /// An empty member that makes `Impl` known wherever an object is made.
 template <class Impl>
 struct KnowModule {
