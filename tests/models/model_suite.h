@@ -137,7 +137,7 @@ void expect_trains_like_eager(const Plan& plan) {
   const auto report =
       expect_same([&](Trial& run) { rehearse<Model>(run, plan); });
   if constexpr (Model::kCompiles) {
-    EXPECT_COUNTERS(report.total, eager == 0);
+    EXPECT_COUNTERS(report.steady, eager == 0);
     EXPECT_COUNTERS(
         report.steady, calls > 0 && traces == 0 && program_calls == calls);
     const int64_t backwards =

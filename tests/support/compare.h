@@ -1,9 +1,9 @@
 // The oracle: the same code, run without temper and then with it, on equal
 // inputs, weights and generator states, must show the same things.
 //
-// A scenario is a function of a Trial. It makes its own modules and tensors (both
-// runs start from the same seed), compiles through the Trial, calls as a user
-// calls, and notes what a user could see:
+// A scenario is a function of a Trial. It makes its own modules and tensors
+// (both runs start from the same seed), compiles through the Trial, calls as a
+// user calls, and notes what a user could see:
 //
 //   const auto report = expect_same([](Trial& run) {
 //     Net net;
@@ -25,6 +25,7 @@
 #include <source_location>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -72,9 +73,9 @@ class Trial {
         explain_ = [with] { return temper::explain(*with); };
       }
     }
-    return [f = std::move(f), with = std::move(with)]<class... Args>(
-               Args&&... args) mutable
-               -> std::decay_t<decltype(f(std::forward<Args>(args)...))> {
+    return [f = std::move(f),
+            with = std::move(with)]<class... Args>(Args&&... args) mutable
+           -> std::decay_t<std::invoke_result_t<F&, Args...>> {
       if (with) {
         return (*with)(std::forward<Args>(args)...);
       }

@@ -1,0 +1,349 @@
+// Cases A9 to A15: modes in turn, threads, default dtype, lifetime, copies.
+#include <gtest/gtest.h>
+
+#include <ATen/autocast_mode.h>
+
+#include <atomic>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <unistd.h>
+
+#include "nets.h"
+#include "support/compare.h"
+
+namespace temper::testing {
+namespace {
+
+namespace nn = torch::nn;
+
+TEST(CasesA, A9_FiftyTimesTrainingAndEvaluation) {
+  const auto report = expect_same([](Trial& run) {
+    NoisyNet net;
+    run.compile(net);
+    torch::optim::SGD steps(net->parameters(), 0.05);
+    for (int i = 0; i < 50; ++i) {
+      if (i == 3) {
+        run.steady();
+      }
+      net->train();
+      steps.zero_grad();
+      auto y = net(torch::randn({6, 4}));
+      y.pow(2).mean().backward();
+      steps.step();
+      run.note("training", y);
+
+      net->eval();
+      const torch::NoGradGuard no_grad;
+      run.note("evaluation", net(torch::randn({6, 4})));
+      run.note_module("net", *net);
+      run.note_generator();
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 2 && traces <= 2);
+  EXPECT_COUNTERS(report.steady, program_calls == calls && calls == 94);
+  EXPECT_COUNTERS(report.steady, program_backwards == 47);
+}
+
+TEST(CasesA, A9_OnlyOneChildSwitched) {
+  const auto report = expect_same([](Trial& run) {
+    NoisyNet net;
+    run.compile(net);
+    const torch::NoGradGuard no_grad;
+    auto x = torch::randn({6, 4});
+    for (int i = 0; i < 12; ++i) {
+      net->dropout->train(i % 2 == 0);
+      net->norm->train(i % 3 == 0);
+      run.note("y", net(x));
+      run.note_module("net", *net);
+      run.note_generator();
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 4);
+}
+
+class ThreadCount {
+ public:
+  ThreadCount() : count_(at::get_num_threads()) {}
+  ~ThreadCount() {
+    at::set_num_threads(count_);
+  }
+  ThreadCount(const ThreadCount&) = delete;
+  ThreadCount& operator=(const ThreadCount&) = delete;
+
+ private:
+  int count_;
+};
+
+// Sums of 2^17 floats depend on how many threads share them.
+void expect_obeys(const std::vector<int>& counts) {
+  const ThreadCount restored;
+  const auto report = expect_same([&](Trial& run) {
+    auto f = run.compile_function([](torch::Tensor x) {
+      return std::make_tuple(
+          x.exp().sum(), torch::softmax(x, 0), (x * 0.5 + x.relu()).mean());
+    });
+    auto x = torch::randn({1 << 17}).requires_grad_();
+    for (const int count : counts) {
+      at::set_num_threads(count);
+      for (int i = 0; i < 3; ++i) {
+        auto all = f(x);
+        run.note("all", all);
+        (std::get<0>(all) + std::get<2>(all)).backward();
+        run.note_grad("x", x);
+        run.note("threads", int64_t{at::get_num_threads()});
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 1);
+}
+
+TEST(CasesA, A10_FewerThreads) {
+  expect_obeys({4, 1, 2});
+}
+
+TEST(CasesA, A10_MoreThreads) {
+  expect_obeys({1, 4});
+}
+
+class DefaultDtype {
+ public:
+  ~DefaultDtype() {
+    torch::set_default_dtype(old_);
+  }
+
+ private:
+  caffe2::TypeMeta old_ = torch::get_default_dtype();
+};
+
+TEST(CasesA, A11_DefaultDtype) {
+  const DefaultDtype restored;
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](torch::Tensor x) {
+      auto made = torch::ones({3}) * 0.1 + torch::arange(0, 1.5, 0.5);
+      return std::make_tuple(made + x, torch::zeros({2}), x / 3);
+    });
+    for (int i = 0; i < 9; ++i) {
+      const auto dtype = i % 3 == 0 ? torch::kDouble : torch::kFloat;
+      torch::set_default_dtype(c10::scalarTypeToTypeMeta(dtype));
+      run.note("float", f(torch::ones({3}, torch::kFloat)));
+      run.note("int", f(torch::ones({3}, torch::kInt)));
+    }
+    torch::set_default_dtype(c10::scalarTypeToTypeMeta(torch::kFloat));
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+}
+
+// Runs both at the same time and passes on what they throw.
+void together(const std::function<void()>& a, const std::function<void()>& b) {
+  std::exception_ptr error;
+  std::thread other([&] {
+    try {
+      b();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  });
+  a();
+  other.join();
+  if (error) {
+    std::rethrow_exception(error);
+  }
+}
+
+TEST(CasesA, A12_OneThreadTrainsAnotherEvaluates) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    auto x = torch::randn({3, 4});
+    std::vector<torch::Tensor> trained, evaluated;
+    together(
+        [&] {
+          for (int i = 0; i < 20; ++i) {
+            auto y = net(x);
+            y.pow(2).sum().backward();
+            trained.push_back(y);
+          }
+        },
+        [&] {
+          const torch::NoGradGuard no_grad;
+          for (int i = 0; i < 20; ++i) {
+            evaluated.push_back(net(x));
+          }
+        });
+    run.note("trained", trained);
+    run.note("evaluated", evaluated);
+    run.note_module("net", *net);
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 2);
+}
+
+TEST(CasesA, A12_OneThreadUnderAutocast) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    auto x = torch::randn({3, 4});
+    std::vector<torch::Tensor> plain, cast;
+    together(
+        [&] {
+          for (int i = 0; i < 20; ++i) {
+            plain.push_back(net(x));
+          }
+        },
+        [&] {
+          at::autocast::set_autocast_enabled(at::kCPU, true);
+          for (int i = 0; i < 20; ++i) {
+            cast.push_back(net(x));
+          }
+          at::autocast::clear_cache();
+          at::autocast::set_autocast_enabled(at::kCPU, false);
+        });
+    run.note("plain", plain);
+    run.note("cast", cast);
+  });
+  // Results are kept, so for a while their backward may still come.
+  EXPECT_COUNTERS(report.total, program_calls > 0 && with_reason);
+  EXPECT_COUNTERS(report.total, graphs <= 2);
+}
+
+TEST(CasesA, A13_EightThreadsMakeTheFirstCall) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    constexpr int kThreads = 8;
+    std::vector<torch::Tensor> inputs, outputs(kThreads);
+    for (int i = 0; i < kThreads; ++i) {
+      inputs.push_back(torch::randn({2 + i, 4}));
+    }
+    std::atomic<int> waiting{kThreads};
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&, i] {
+        const torch::AutoGradMode grad(i == 0);
+        --waiting;
+        while (waiting > 0) {
+          std::this_thread::yield();
+        }
+        for (int k = 0; k < 5; ++k) {
+          outputs[i] = net(inputs[i]);
+        }
+        if (i == 0) {
+          outputs[i].sum().backward();
+        }
+      });
+    }
+    for (auto& thread : threads) {
+      thread.join();
+    }
+    run.note("outputs", outputs);
+    run.note_module("net", *net);
+  });
+  // Of the one that trains, some calls may wait for its backward.
+  EXPECT_COUNTERS(report.total, eager <= 5 && with_reason && calls == 40);
+  EXPECT_COUNTERS(report.total, program_calls >= 20);
+  EXPECT_COUNTERS(report.total, graphs <= 2 && compiles == graphs);
+}
+
+int64_t resident_bytes() {
+  std::ifstream file("/proc/self/statm");
+  int64_t size = 0, resident = 0;
+  file >> size >> resident;
+  return resident * ::sysconf(_SC_PAGESIZE);
+}
+
+TEST(CasesA, A14_CreatedAndDestroyed) {
+  torch::manual_seed(test_seed());
+  int64_t warm = 0;
+  std::weak_ptr<TwoLayersImpl> last;
+  for (int i = 0; i < 200; ++i) {
+    if (i == 50) {
+      warm = resident_bytes();
+    }
+    TwoLayers net;
+    net->compile();
+    last = net.ptr();
+    // Half a megabyte of results each, so that a leak would show.
+    auto x = torch::randn({40000, 4});
+    for (int k = 0; k < 3; ++k) {
+      net(x).sum().backward();
+    }
+  }
+  EXPECT_TRUE(last.expired());
+  EXPECT_LT(resident_bytes() - warm, 64 << 20);
+}
+
+TEST(CasesA, A15_CloneHasItsOwnWeights) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    auto x = torch::randn({3, 4});
+    for (int i = 0; i < 3; ++i) {
+      run.note("y", net(x));
+    }
+    TwoLayers copy(std::dynamic_pointer_cast<TwoLayersImpl>(net->clone()));
+    {
+      const torch::NoGradGuard no_grad;
+      copy->first->weight.mul_(2);
+      net->second->bias.add_(1);
+    }
+    for (int i = 0; i < 3; ++i) {
+      auto a = net(x);
+      auto b = copy(x);
+      run.note("net", a);
+      run.note("copy", b);
+      (a.sum() + 2 * b.sum()).backward();
+      run.note_module("net", *net);
+      run.note_module("copy", *copy);
+    }
+    net = TwoLayers(nullptr);
+    run.note("copy", copy(x));
+  });
+  EXPECT_COUNTERS(report.total, eager <= 1 && graphs <= 2);
+}
+
+TEST(CasesA, A15_CompiledTwice) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    auto x = torch::randn({3, 4});
+    for (int i = 0; i < 6; ++i) {
+      run.compile(net);
+      auto y = net(x);
+      y.sum().backward();
+      run.note("y", y);
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 1 && graphs <= 1);
+}
+
+TEST(CasesA, A15_StateDictIsThatOfThePlainModule) {
+  expect_same([](Trial& run) {
+    NoisyNet net;
+    run.compile(net);
+    const auto note_keys = [&] {
+      for (const auto& entry : net->named_parameters()) {
+        run.note("parameter", entry.key());
+      }
+      for (const auto& entry : net->named_buffers()) {
+        run.note("buffer", entry.key());
+      }
+      for (const auto& entry : net->named_modules()) {
+        run.note("module", entry.key() + " " + entry.value()->name());
+      }
+    };
+    note_keys();
+    for (int i = 0; i < 3; ++i) {
+      net(torch::randn({3, 4})).sum().backward();
+    }
+    note_keys();
+    std::stringstream archive;
+    torch::save(net, archive);
+    NoisyNet plain;
+    torch::load(plain, archive);
+    run.note_module("loaded", *plain);
+  });
+}
+
+} // namespace
+} // namespace temper::testing

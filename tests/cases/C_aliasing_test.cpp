@@ -1,0 +1,382 @@
+// Cases C: arguments that overlap, are mutated, or are returned.
+#include <gtest/gtest.h>
+
+#include "nets.h"
+#include "support/compare.h"
+
+namespace temper::testing {
+namespace {
+
+using torch::Tensor;
+
+TEST(CasesC, C1_OverlappingSlices) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor y) {
+      x *= 2;
+      return x + y;
+    });
+    // Apart, overlapping, the same, apart: any may be the first.
+    for (int i = 0; i < 12; ++i) {
+      auto data = torch::ones({8});
+      auto x = data.slice(0, 0, 4);
+      switch (i % 3) {
+        case 0: {
+          auto y = torch::ones({4});
+          run.note("apart", f(x, y));
+          run.note("y", y);
+          break;
+        }
+        case 1: {
+          auto result = f(x, data.slice(0, 2, 6));
+          EXPECT_TRUE(
+              torch::equal(result, torch::tensor({4.0, 4.0, 3.0, 3.0})));
+          run.note("overlapping", result);
+          break;
+        }
+        default:
+          run.note("same", f(x, x));
+      }
+      run.note("data", data);
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesC, C1_OverlapFirst) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor y) {
+      y.add_(x);
+      x.mul_(y);
+      return std::make_tuple(x, y);
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto data = torch::arange(8, torch::kFloat);
+      auto other = torch::arange(4, torch::kFloat);
+      const bool overlap = i < 4;
+      // Eager refuses the first write where they overlap in part.
+      auto y = overlap ? data.slice(0, 3, 7) : other;
+      y = i == 1 ? data.slice(0, 0, 4) : y;
+      run.attempt("call", [&] { run.note("all", f(data.slice(0, 0, 4), y)); });
+      run.note("data", data);
+      run.note("other", other);
+    }
+  });
+}
+
+TEST(CasesC, C1_ArgumentOverlapsAParameter) {
+  expect_same([](Trial& run) {
+    TwoLayers net;
+    auto f = run.compile_function(
+        [&net](Tensor x) {
+          auto y = net->forward(torch::ones({2, 4}));
+          x.add_(1);
+          return std::make_tuple(y, net->forward(torch::ones({2, 4})));
+        },
+        net);
+    const torch::NoGradGuard no_grad;
+    for (int i = 0; i < 6; ++i) {
+      auto apart = torch::randn({4});
+      run.note("all", f(i % 2 ? net->first->weight[1] : apart));
+      run.note_module("net", *net);
+    }
+  });
+}
+
+TEST(CasesC, C2_CopyThenWriteTheSource) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor dst, Tensor src) {
+      dst.copy_(src);
+      src += 1;
+      return dst.sum();
+    });
+    for (const auto dtype : {torch::kFloat, torch::kLong, torch::kFloat}) {
+      for (int i = 0; i < 4; ++i) {
+        auto dst = torch::zeros({3, 2}, dtype);
+        auto src = torch::full({2}, 5, dtype);
+        run.note("sum", f(dst, src));
+        run.note("dst", dst);
+        run.note("src", src);
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls >= 4);
+}
+
+TEST(CasesC, C2_SwapThroughATemporary) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor a, Tensor b) {
+      auto t = a.clone();
+      a.copy_(b);
+      b.copy_(t);
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto a = torch::randn({3}), b = torch::randn({3});
+      f(a, b);
+      run.note("a", a);
+      run.note("b", b);
+    }
+  });
+}
+
+TEST(CasesC, C3_ViewOfAMutatedInput) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor t0, Tensor ta) {
+      t0 += 100;
+      return ta[0];
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto t0 = torch::arange(6, torch::kFloat).view({3, 2});
+      auto row = f(t0, t0.slice(0, 1));
+      run.note("t0", t0);
+      run.note("row", row);
+      row.zero_();
+      run.note("t0 after", t0);
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesC, C3_ViewsOfOneInput) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor t) {
+      auto row = t[1];
+      t.mul_(3);
+      row.add_(1);
+      return std::make_tuple(row, t.t(), t.view({-1}).slice(0, 2), t);
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto t = torch::arange(6, torch::kFloat).view({3, 2});
+      auto all = f(t);
+      run.note("t", t);
+      run.note("all", all);
+      std::get<2>(all).fill_(7);
+      run.note("t after", t);
+    }
+  });
+}
+
+// What `f` returns is its argument, or shares its memory.
+template <class F>
+void expect_aliases(const F& code) {
+  const auto report = expect_same([&](Trial& run) {
+    auto f = run.compile_function(code);
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::ones({2, 3});
+      run.note("x", x);
+      auto y = f(x);
+      run.note("y", y);
+      y.add_(1);
+      run.note("x after", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0);
+}
+
+TEST(CasesC, C4_DropoutInEval) {
+  expect_aliases([](Tensor x) { return torch::dropout(x, 0.5, false); });
+}
+
+TEST(CasesC, C4_Contiguous) {
+  expect_aliases([](Tensor x) { return x.contiguous(); });
+}
+
+TEST(CasesC, C4_ToTheSame) {
+  expect_aliases([](Tensor x) { return x.to(torch::kFloat).to(x.device()); });
+}
+
+TEST(CasesC, C4_ExpandAs) {
+  expect_aliases([](Tensor x) { return x.expand_as(torch::zeros({2, 3})); });
+}
+
+TEST(CasesC, C4_IdentityAndViews) {
+  expect_aliases([](Tensor x) { return x; });
+  expect_aliases([](Tensor x) { return x.view({3, 2}).t(); });
+  expect_aliases([](Tensor x) { return x.reshape({6}); });
+  expect_aliases([](Tensor x) { return x.detach(); });
+  expect_aliases([](Tensor x) { return x.mul_(2); });
+}
+
+TEST(CasesC, C4_IdentityModule) {
+  expect_same([](Trial& run) {
+    torch::nn::Sequential net(torch::nn::Identity(), torch::nn::Dropout(0.5));
+    net->eval();
+    auto f = run.compile_function(
+        [net](Tensor x) mutable { return net->forward(x); }, net);
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::ones({2, 3}).requires_grad_(i % 2 == 0);
+      run.note("x", x);
+      run.note("y", f(x));
+    }
+  });
+}
+
+TEST(CasesC, C4_TwoOutputsAreOneTensor) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto y = x * 2;
+      return std::vector<Tensor>{y, y, y.view({-1}), x, y.detach()};
+    });
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({2, 3}).requires_grad_(i % 2 == 1);
+      run.note("x", x);
+      run.note("all", f(x));
+    }
+  });
+}
+
+TEST(CasesC, C5_ArgumentGetsACopyOfTheResult) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto y = x.sin() * 3;
+      x.copy_(y);
+      return y;
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::randn({4});
+      auto y = f(x);
+      run.note("y", y);
+      y.zero_();
+      run.note("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+}
+
+TEST(CasesC, C6_ExpandedTensors) {
+  const auto report = expect_same([](Trial& run) {
+    auto one = run.compile_function([](Tensor x) {
+      x.select(0, 1).select(0, 2).fill_(7);
+      return x + 1;
+    });
+    auto all = run.compile_function([](Tensor x) { return x.add_(1); });
+    for (int i = 0; i < 5; ++i) {
+      auto base = torch::zeros({1, 4});
+      auto x = base.expand({3, 4});
+      run.note("one", one(x));
+      run.note("base", base);
+      run.attempt("all", [&] { all(x); });
+      run.note("base", base);
+      run.note("fresh", all(torch::zeros({3, 4})));
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesC, C6_ExpandedInside) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto y = (x * 2).expand({3, 4});
+      y.select(0, 0).select(0, 1).add_(5);
+      return y;
+    });
+    for (int i = 0; i < 5; ++i) {
+      run.note("y", f(torch::ones({1, 4})));
+    }
+  });
+}
+
+/// Mutates its input and buffers, and draws.
+struct BusyImpl : temper::Module<BusyImpl> {
+  torch::nn::BatchNorm1d norm{nullptr};
+  torch::nn::Dropout dropout{nullptr};
+  Tensor calls;
+
+  BusyImpl() {
+    reset();
+  }
+  void reset() override {
+    norm = register_module("norm", torch::nn::BatchNorm1d(4));
+    dropout = register_module("dropout", torch::nn::Dropout(0.5));
+    calls = register_buffer("calls", torch::zeros({}, torch::kLong));
+  }
+  Tensor forward(Tensor x) {
+    x.add_(1);
+    calls += 1;
+    auto y = dropout(norm(x * 1));
+    x[0].mul_(2);
+    return y;
+  }
+};
+TEMPER_MODULE(Busy);
+
+TEST(CasesC, C7_EffectsHappenOnce) {
+  for (const bool grad : {true, false}) {
+    const auto report = expect_same([&](Trial& run) {
+      const torch::AutoGradMode mode(grad);
+      Busy net;
+      run.compile(net);
+      for (int i = 0; i < 6; ++i) {
+        auto x = torch::randn({5, 4});
+        auto y = net(x);
+        run.note("y", y);
+        run.note("x", x);
+        run.note_module("net", *net);
+        run.note_generator();
+        EXPECT_EQ(net->calls.item<int64_t>(), i + 1);
+        if (grad) {
+          y.sum().backward();
+        }
+        run.note_module("net", *net);
+      }
+    });
+    EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+  }
+}
+
+TEST(CasesC, C7_AMutatedArgumentThatNeedsGrad) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor w) {
+      x.mul_(w);
+      return x.sum();
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto w = torch::randn({3}).requires_grad_();
+      auto x = torch::randn({3}).requires_grad_();
+      auto inner = x * 1;
+      auto plain = torch::ones({3});
+      auto sum = f(inner, w);
+      (sum + inner.pow(2).sum()).backward();
+      f(plain, w);
+      run.note("plain", plain);
+      run.note_grad("w", w);
+      run.note_grad("x", x);
+      run.attempt("leaf", [&] { f(x, w); });
+    }
+  });
+}
+
+TEST(CasesC, C8_SliceThenFresh) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      return std::make_tuple(x.relu(), x.view({-1}), x.sum(0));
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto x = i % 2 == 0 ? torch::randn({10, 3}).slice(0, 2, 6)
+                          : torch::randn({4, 3});
+      run.note("x", x);
+      run.note("all", f(x));
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 2);
+}
+
+TEST(CasesC, C8_AsStridedInside) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto windows = x.as_strided({3, 2}, {1, 1}, x.storage_offset());
+      return std::make_tuple(windows * 2, windows);
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto data = torch::arange(10, torch::kFloat);
+      auto x = i % 2 == 0 ? data.slice(0, i / 2, i / 2 + 4)
+                          : torch::arange(4, torch::kFloat);
+      run.note("x", x);
+      run.note("all", f(x));
+      // Beyond the slice, where only the storage says what is there.
+      run.attempt("short", [&] { f(torch::ones({3})); });
+    }
+  });
+}
+
+} // namespace
+} // namespace temper::testing

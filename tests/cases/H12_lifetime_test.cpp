@@ -1,0 +1,355 @@
+// Cases H12 to H15: lifetimes, TorchScript, looking at tensors inside forward,
+// scaled and straight-through gradients.
+#include <gtest/gtest.h>
+
+#include <torch/script.h>
+
+#include <sstream>
+#include <thread>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "nets.h"
+#include "support/compare.h"
+#include "support/subprocess.h"
+
+namespace temper::testing {
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+
+TEST(CasesH, H12_ModuleDestroyedWithItsBackwardPending) {
+  expect_same([](Trial& run) {
+    auto x = torch::randn({2, 4}).requires_grad_();
+    std::vector<Tensor> pending;
+    for (int i = 0; i < 4; ++i) {
+      // Not through the trial, which would keep the module alive.
+      TwoLayers net;
+      if (run.compiled()) {
+        net->compile();
+      }
+      for (int k = 0; k <= i; ++k) {
+        pending.push_back(net(x));
+      }
+    }
+    for (auto& y : pending) {
+      run.note("y", y);
+      y.pow(2).sum().backward();
+      run.note_grad("x", x);
+    }
+  });
+}
+
+TEST(CasesH, H12_CompiledFunctionDestroyedWithItsBackwardPending) {
+  expect_same([](Trial& run) {
+    auto x = torch::randn({2, 4}).requires_grad_();
+    Tensor y;
+    for (int i = 0; i < 3; ++i) {
+      auto w = torch::randn({4, 2});
+      auto f =
+          run.compile_function([w](Tensor t) { return t.matmul(w).exp(); });
+      for (int k = 0; k < 3; ++k) {
+        y = f(x);
+      }
+    }
+    y.sum().backward();
+    run.note_grad("x", x);
+  });
+}
+
+TEST(CasesH, H12_DecompiledWithItsBackwardPending) {
+  expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    auto x = torch::randn({2, 4}).requires_grad_();
+    for (int i = 0; i < 3; ++i) {
+      auto y = net(x);
+      if (run.compiled() && i == 2) {
+        net->decompile();
+      }
+      y.sum().backward();
+      run.note_grad("x", x);
+    }
+    run.note("plain", net(x));
+  });
+}
+
+TwoLayers& immortal() {
+  static TwoLayers net;
+  return net;
+}
+
+TEST(CasesHDeathTest, H12_StaticDestruction) {
+  EXPECT_ENDS_WELL({
+    static TwoLayers before;
+    static Tensor pending;
+    before->compile();
+    immortal()->compile();
+    auto x = torch::ones({2, 4});
+    for (int i = 0; i < 4; ++i) {
+      pending = before(x) + immortal()(x);
+      pending.sum().backward();
+      pending = before(x);
+    }
+  });
+}
+
+TEST(CasesHDeathTest, H12_AThreadThatEndsAfterItsCalls) {
+  EXPECT_ENDS_WELL({
+    TwoLayers net;
+    net->compile();
+    for (int k = 0; k < 3; ++k) {
+      std::thread([&] {
+        for (int i = 0; i < 3; ++i) {
+          net(torch::ones({2, 4})).sum().backward();
+        }
+      }).join();
+    }
+  });
+}
+
+TEST(CasesHDeathTest, H12_ForkAfterACompile) {
+  EXPECT_SURVIVES({
+    // OpenMP cannot be used on both sides of a fork, with or without temper.
+    at::set_num_threads(1);
+    TwoLayers net;
+    net->compile();
+    auto x = torch::ones({2, 4});
+    const torch::NoGradGuard no_grad;
+    const auto expected = net->forward(x);
+    for (int i = 0; i < 4; ++i) {
+      net(x);
+    }
+    const pid_t child = ::fork();
+    if (child == 0) {
+      set_time_limit(20);
+      bool right = torch::equal(net(x), expected);
+      // Something new: traced and compiled in the child.
+      auto longer = torch::ones({3, 4});
+      for (int i = 0; i < 4; ++i) {
+        right = right && torch::equal(net(longer), net->forward(longer));
+      }
+      ::_exit(right ? 0 : 1);
+    }
+    int status = -1;
+    ::waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+    EXPECT_TRUE(torch::equal(net(x), expected));
+  });
+}
+
+/// Holds a script module, whose operators change as it warms up.
+struct ScriptedImpl : temper::Module<ScriptedImpl> {
+  nn::Linear fc{nullptr};
+  std::shared_ptr<torch::jit::Module> script;
+
+  ScriptedImpl() {
+    reset();
+  }
+  void reset() override {
+    fc = register_module("fc", nn::Linear(4, 4));
+    script = std::make_shared<torch::jit::Module>("m");
+    script->register_parameter("w", torch::full({4}, 0.5), false);
+    script->define(R"(
+      def forward(self, x):
+          y = x * self.w + 1
+          y = torch.relu(y) * torch.sigmoid(y)
+          return y.sum(1)
+    )");
+  }
+  Tensor forward(Tensor x) {
+    return script->forward({fc(x)}).toTensor() * 2;
+  }
+};
+TEMPER_MODULE(Scripted);
+
+TEST(CasesH, H13_ScriptChild) {
+  const auto report = expect_same([](Trial& run) {
+    Scripted net;
+    run.compile(net);
+    for (int i = 0; i < 8; ++i) {
+      auto x = torch::randn({i < 5 ? 3 : 2, 4}).requires_grad_();
+      auto y = net(x);
+      run.note("y", y);
+      y.sum().backward();
+      run.note_grad("x", x);
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H13_CompiledChildInSequential) {
+  // Sequential calls forward itself, so the child runs as it is.
+  expect_same([](Trial& run) {
+    TwoLayers child;
+    run.compile(child);
+    nn::Sequential net(child, nn::ReLU());
+    auto f = run.compile_function(
+        [net](Tensor x) mutable { return net->forward(x); }, net);
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::randn({2, 4});
+      run.note("plain", net->forward(x));
+      auto y = f(x);
+      run.note("compiled", y);
+      run.note("child", child(x));
+      y.sum().backward();
+      run.note_module("net", *net);
+    }
+  });
+}
+
+/// A compiled module that calls another compiled one.
+struct OuterImpl : temper::Module<OuterImpl> {
+  TwoLayers inner{nullptr};
+  nn::Linear out{nullptr};
+
+  OuterImpl() {
+    reset();
+  }
+  void reset() override {
+    inner = register_module("inner", TwoLayers());
+    out = register_module("out", nn::Linear(3, 2));
+  }
+  Tensor forward(Tensor x) {
+    return out(inner(x));
+  }
+};
+TEMPER_MODULE(Outer);
+
+TEST(CasesH, H13_CompiledInsideCompiled) {
+  const auto report = expect_same([](Trial& run) {
+    Outer net;
+    run.compile(net->inner);
+    run.compile(net);
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({2, 4});
+      auto y = net(x);
+      run.note("y", y);
+      run.note("inner", net->inner(x));
+      y.sum().backward();
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+}
+
+// Looks at a tensor midway, in a process of its own.
+void expect_may_look(const std::function<void(const Tensor&)>& look) {
+  EXPECT_SURVIVES({
+    const auto report = expect_same([&](Trial& run) {
+      auto f = run.compile_function([&look](Tensor x) {
+        auto y = x.exp();
+        look(y);
+        return y * 2;
+      });
+      for (int i = 0; i < 5; ++i) {
+        auto x = torch::randn({3, 2}).requires_grad_(i % 2 == 0);
+        run.attempt("call", [&] { run.note("y", f(x)); });
+      }
+    });
+    EXPECT_COUNTERS(report.total, with_reason);
+  });
+}
+
+TEST(CasesHDeathTest, H14_Printing) {
+  expect_may_look([](const Tensor& y) {
+    std::ostringstream out;
+    out << y << y.sizes() << y.toString();
+    TORCH_CHECK(!out.str().empty());
+  });
+}
+
+TEST(CasesHDeathTest, H14_Saving) {
+  expect_may_look([](const Tensor& y) {
+    std::stringstream archive;
+    torch::save(y, archive);
+    Tensor loaded;
+    torch::load(loaded, archive);
+    TORCH_CHECK(torch::equal(loaded, y.detach()));
+  });
+}
+
+TEST(CasesHDeathTest, H14_Iterating) {
+  expect_may_look([](const Tensor& y) {
+    double sum = 0;
+    for (int64_t i = 0; i < y.size(0); ++i) {
+      sum += y[i].sum().item<double>();
+    }
+    TORCH_CHECK(sum > 0);
+  });
+}
+
+TEST(CasesHDeathTest, H14_RawPointers) {
+  expect_may_look(
+      [](const Tensor& y) { TORCH_CHECK(y.const_data_ptr<float>()[5] > 0); });
+  expect_may_look([](const Tensor& y) {
+    auto copy = y.detach().clone();
+    static_cast<float*>(copy.data_ptr())[0] = 1;
+    copy.mutable_data_ptr<float>()[1] = 2;
+    auto read = copy.accessor<float, 2>();
+    TORCH_CHECK(read[0][1] == 2);
+  });
+}
+
+TEST(CasesHDeathTest, H14_CustomLoopOnAnotherThread) {
+  expect_may_look([](const Tensor& y) {
+    float first = 0;
+    std::exception_ptr error;
+    std::thread([&] {
+      try {
+        first = y.const_data_ptr<float>()[0];
+      } catch (...) {
+        error = std::current_exception();
+      }
+    }).join();
+    if (error) {
+      std::rethrow_exception(error);
+    }
+    TORCH_CHECK(first > 0);
+  });
+}
+
+TEST(CasesH, H15_ScaleWithoutGrad) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      Tensor s;
+      {
+        const torch::NoGradGuard no_grad;
+        s = x * x;
+      }
+      return x / s;
+    });
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::tensor({0.5, 1.5, 2.5}).requires_grad_();
+      auto g = torch::autograd::grad({f(x).pow(2).sum()}, {x}, {}, true, true);
+      run.note("first", g[0]);
+      auto gg = torch::autograd::grad({g[0].sum()}, {x});
+      run.note("second", gg[0]);
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H15_StraightThrough) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto hard = (x > 0).to(x.scalar_type());
+      auto soft = x.sigmoid();
+      return (hard - soft).detach() + soft;
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::randn({6}).requires_grad_();
+      auto y = f(x);
+      run.note("y", y);
+      y.pow(2).sum().backward();
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards > 0);
+}
+
+} // namespace
+} // namespace temper::testing

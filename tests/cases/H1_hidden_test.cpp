@@ -1,0 +1,239 @@
+// Cases H1 to H3: what guards cannot see, or see only when told: raw memory,
+// containers, state between calls.
+#include <gtest/gtest.h>
+
+#include "nets.h"
+#include "support/compare.h"
+
+namespace temper::testing {
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+
+// Values of the code under test in `calls` calls on other inputs each time.
+template <class Code, class... State>
+Report expect_values(const Code& code, State&... state) {
+  return expect_same([&](Trial& run) {
+    auto f = run.compile_function(code, state...);
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({3, 4});
+      run.attempt("call", [&] { run.note("y", f(x)); });
+      run.note("x", x);
+    }
+  });
+}
+
+TEST(CasesH, H1_FilledThroughDataPtr) {
+  const auto report = expect_values([](Tensor x) {
+    auto y = torch::empty_like(x);
+    const float* from = x.data_ptr<float>();
+    float* into = y.data_ptr<float>();
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      into[i] = from[i] * 2 + 1;
+    }
+    return y + 1;
+  });
+  EXPECT_COUNTERS(report.total, eager > 0 && with_reason);
+}
+
+TEST(CasesH, H1_ResultOfAnOperatorRead) {
+  const auto report = expect_values([](Tensor x) {
+    auto y = torch::exp(x);
+    const float first = y.const_data_ptr<float>()[0];
+    return first > 1 ? y * 2 : y - 1;
+  });
+  EXPECT_COUNTERS(report.total, eager > 0 && with_reason);
+}
+
+TEST(CasesH, H1_Accessors) {
+  const auto report = expect_values([](Tensor x) {
+    auto y = torch::zeros({3});
+    auto from = x.accessor<float, 2>();
+    auto into = y.accessor<float, 1>();
+    for (int64_t i = 0; i < 3; ++i) {
+      into[i] = from[i][0] + from[i][3];
+    }
+    return y.exp();
+  });
+  EXPECT_COUNTERS(report.total, eager > 0 && with_reason);
+}
+
+TEST(CasesH, H1_ArgumentOnlyRead) {
+  // All operators are the same whatever is read; only a value differs.
+  const auto report = expect_values([](Tensor x) {
+    const double factor = x.const_data_ptr<float>()[1];
+    return x * factor;
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H1_FromBlob) {
+  expect_same([](Trial& run) {
+    std::vector<float> buffer(12, 1.0f);
+    auto f = run.compile_function([&buffer](Tensor x) {
+      return x + torch::from_blob(buffer.data(), {3, 4});
+    });
+    for (int i = 0; i < 8; ++i) {
+      buffer[static_cast<size_t>(i)] = static_cast<float>(i);
+      if (i == 5) {
+        buffer = std::vector<float>(12, -1.0f);
+      }
+      run.note("y", f(torch::ones({3, 4})));
+    }
+  });
+}
+
+/// Remembers all it was given.
+struct GrowingImpl : temper::Module<GrowingImpl> {
+  std::vector<Tensor> seen;
+  std::map<std::string, Tensor> named;
+
+  GrowingImpl() {
+    reset();
+  }
+  void reset() override {}
+  Tensor forward(Tensor x) {
+    seen.push_back(x * 1);
+    named[std::to_string(seen.size() % 4)] = x + 1;
+    auto y = torch::stack(seen).sum(0);
+    for (const auto& [name, t] : named) {
+      y = y + t;
+    }
+    return y;
+  }
+};
+TEMPER_MODULE(Growing);
+
+TEST(CasesH, H2_ContainersThatGrow) {
+  const auto report = expect_same([](Trial& run) {
+    Growing net;
+    run.compile(net);
+    for (int i = 0; i < 10; ++i) {
+      run.note("y", net(torch::randn({3})));
+      run.note("seen", net->seen);
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+struct HeapSettings {
+  double gain = 1;
+  std::vector<double> weights = {1, 2};
+};
+
+/// Uses the contents of heap memory; a derived class may declare them.
+template <class Impl>
+struct HeapFieldsImpl : temper::Module<Impl> {
+  std::vector<double> scales = {1, 2, 3};
+  std::string mode = "a name too long to be stored within the string itself";
+  std::shared_ptr<HeapSettings> settings = std::make_shared<HeapSettings>();
+
+  void reset() override {}
+  Tensor forward(Tensor x) {
+    for (const double s : scales) {
+      x = x * s;
+    }
+    if (mode.find("sin") != std::string::npos) {
+      x = x.sin();
+    }
+    return x * settings->gain + settings->weights.back();
+  }
+};
+
+struct UndeclaredImpl : HeapFieldsImpl<UndeclaredImpl> {};
+TEMPER_MODULE(Undeclared);
+
+struct DeclaredImpl : HeapFieldsImpl<DeclaredImpl> {
+  TEMPER_FIELDS(scales, mode, settings)
+};
+TEMPER_MODULE(Declared);
+
+template <class Net>
+Report expect_sees_heap() {
+  return expect_same([](Trial& run) {
+    Net net;
+    run.compile(net);
+    auto x = torch::ones({3}).requires_grad_();
+    const auto call = [&] {
+      for (int i = 0; i < 3; ++i) {
+        auto y = net(x);
+        run.note("y", y);
+        y.sum().backward();
+        run.note_grad("x", x);
+      }
+    };
+    call();
+    net->scales[1] = 5;
+    call();
+    net->scales.push_back(0.5);
+    call();
+    net->mode += " with sin";
+    call();
+    net->settings->gain = 3;
+    call();
+    net->settings->weights.back() = 4;
+    call();
+    net->settings = std::make_shared<HeapSettings>();
+    call();
+  });
+}
+
+TEST(CasesH, H2_ContentsNotDeclared) {
+  const auto report = expect_sees_heap<Undeclared>();
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H2_ContentsDeclared) {
+  const auto report = expect_sees_heap<Declared>();
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+}
+
+/// State between calls: a hidden tensor, a position, a mask made once.
+struct EpisodicImpl : temper::Module<EpisodicImpl> {
+  nn::Linear fc{nullptr};
+  Tensor h, mask;
+  int64_t pos = 0;
+
+  EpisodicImpl() {
+    reset();
+  }
+  void reset() override {
+    fc = register_module("fc", nn::Linear(4, 4));
+  }
+  Tensor forward(Tensor x) {
+    if (!mask.defined()) {
+      mask = torch::arange(4, torch::kFloat);
+    }
+    pos += x.size(0);
+    h = torch::tanh(fc(x) + (h.defined() ? h : torch::zeros_like(x)));
+    return h * mask + static_cast<double>(pos);
+  }
+};
+TEMPER_MODULE(Episodic);
+
+TEST(CasesH, H3_HiddenState) {
+  const auto report = expect_same([](Trial& run) {
+    Episodic net;
+    run.compile(net);
+    for (int episode = 0; episode < 4; ++episode) {
+      Tensor loss = torch::zeros({});
+      for (int t = 0; t < 3; ++t) {
+        auto y = net(torch::randn({2, 4}));
+        run.note("y", y);
+        run.note("h", net->h);
+        run.note("pos", net->pos);
+        loss = loss + y.pow(2).mean();
+      }
+      loss.backward();
+      run.note_module("net", *net);
+      // Both ways to begin anew.
+      net->h = episode % 2 == 0 ? net->h.detach() : Tensor();
+      net->pos = 0;
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+} // namespace
+} // namespace temper::testing

@@ -1,0 +1,303 @@
+// Cases H4 to H7: captures, function objects, fields in branches, threads.
+#include <gtest/gtest.h>
+
+#include <ATen/Parallel.h>
+
+#include <future>
+#include <random>
+#include <thread>
+
+#include "nets.h"
+#include "support/compare.h"
+
+namespace temper::testing {
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+
+TEST(CasesH, H4_CapturedByReference) {
+  const auto report = expect_same([](Trial& run) {
+    auto w = torch::ones({4});
+    double scale = 2;
+    auto f = run.compile_function(
+        [&w, &scale](Tensor x) { return x * w * scale; }, w, scale);
+    for (int i = 0; i < 10; ++i) {
+      run.note("y", f(torch::ones({4})));
+      if (i % 3 == 2) {
+        w = w - 0.5;
+      }
+      if (i % 5 == 4) {
+        scale = 0.5 * i;
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+}
+
+TEST(CasesH, H4_CapturedByReferenceNotDeclared) {
+  const auto report = expect_same([](Trial& run) {
+    auto w = torch::ones({4});
+    TwoLayers net;
+    auto f =
+        run.compile_function([&](Tensor x) { return net->forward(x * w); });
+    for (int i = 0; i < 8; ++i) {
+      auto y = f(torch::ones({2, 4}));
+      run.note("y", y);
+      y.sum().backward();
+      run.note_module("net", *net);
+      if (i % 3 == 2) {
+        w = w - 0.5;
+      }
+      if (i == 5) {
+        net = TwoLayers();
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H4_CapturedByValue) {
+  const auto report = expect_same([](Trial& run) {
+    auto w = torch::ones({4}).requires_grad_();
+    auto f = run.compile_function(
+        [w, factor = 1.5](Tensor x) { return x * w * factor; });
+    for (int i = 0; i < 6; ++i) {
+      auto y = f(torch::ones({4}));
+      run.note("y", y);
+      y.sum().backward();
+      run.note_grad("w", w);
+      const torch::NoGradGuard no_grad;
+      w.add_(1);
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H4_MutableLambda) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function(
+        [n = 0, sum = torch::zeros({3})](Tensor x) mutable {
+          ++n;
+          sum = sum + x;
+          return sum / n;
+        });
+    for (int i = 0; i < 8; ++i) {
+      run.note("mean", f(torch::randn({3})));
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+struct Strategy {
+  virtual ~Strategy() = default;
+  virtual Tensor apply(const Tensor& x) = 0;
+};
+struct Doubles : Strategy {
+  Tensor apply(const Tensor& x) override {
+    return x * 2;
+  }
+};
+struct Squares : Strategy {
+  double factor = 1;
+  Tensor apply(const Tensor& x) override {
+    return x.pow(2) * factor;
+  }
+};
+
+/// Calls through what may be swapped.
+struct SwappableImpl : temper::Module<SwappableImpl> {
+  nn::Linear fc{nullptr};
+  std::function<Tensor(const Tensor&)> activation;
+  Tensor (*pointer)(const Tensor&) = &torch::relu;
+  std::shared_ptr<Strategy> strategy = std::make_shared<Doubles>();
+
+  SwappableImpl() {
+    reset();
+  }
+  void reset() override {
+    fc = register_module("fc", nn::Linear(4, 4));
+    activation = [](const Tensor& x) { return x.tanh(); };
+  }
+  Tensor forward(Tensor x) {
+    return strategy->apply(pointer(activation(fc(x))));
+  }
+};
+TEMPER_MODULE(Swappable);
+
+TEST(CasesH, H5_FunctionsSwapped) {
+  const auto report = expect_same([](Trial& run) {
+    Swappable net;
+    run.compile(net);
+    const auto call = [&] {
+      for (int i = 0; i < 3; ++i) {
+        auto y = net(torch::ones({2, 4}));
+        run.note("y", y);
+        y.sum().backward();
+        run.note_module("net", *net);
+      }
+    };
+    call();
+    net->activation = [](const Tensor& x) { return x.sigmoid(); };
+    call();
+    net->pointer = &torch::exp;
+    call();
+    auto squares = std::make_shared<Squares>();
+    net->strategy = squares;
+    call();
+    squares->factor = 3;
+    call();
+    const double shift = 0.25;
+    net->activation = [shift](const Tensor& x) { return x + shift; };
+    call();
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+struct BranchingImpl : temper::Module<BranchingImpl> {
+  nn::Linear fc{nullptr};
+  double gain = 1;
+  bool squash = false;
+
+  BranchingImpl() {
+    reset();
+  }
+  void reset() override {
+    fc = register_module("fc", nn::Linear(4, 3));
+  }
+  virtual Tensor last(const Tensor& x) {
+    return x;
+  }
+  Tensor forward(Tensor x) {
+    auto y = fc(x) * gain;
+    if (gain > 2) {
+      y = y.tanh();
+    }
+    if (squash) {
+      y = y.sigmoid();
+    }
+    return last(y);
+  }
+};
+TEMPER_MODULE(Branching);
+
+TEST(CasesH, H6_FieldAsFactorAndInABranch) {
+  const auto report = expect_same([](Trial& run) {
+    Branching net;
+    run.compile(net);
+    for (int i = 0; i < 24; ++i) {
+      net->gain = 0.25 * (i % 12);
+      net->squash = i % 5 == 0;
+      auto y = net(torch::ones({2, 4}));
+      run.note("y", y);
+      y.sum().backward();
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+}
+
+/// A subclass with a field of its own, behind the parts its base declares.
+struct ShiftedImpl : BranchingImpl {
+  double shift = 0.5;
+  Tensor last(const Tensor& x) override {
+    return x + shift;
+  }
+};
+
+TEST(CasesH, H6_SubclassOfACompiledClass) {
+  const auto report = expect_same([](Trial& run) {
+    auto derived = std::make_shared<ShiftedImpl>();
+    Branching net(std::static_pointer_cast<BranchingImpl>(derived));
+    run.compile(net);
+    for (int i = 0; i < 9; ++i) {
+      derived->shift = static_cast<double>(i / 3);
+      run.note("y", net(torch::ones({2, 4})));
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+// Values of the code under test in `calls` calls on other inputs each time.
+template <class Code, class... State>
+Report expect_values(const Code& code, State&... state) {
+  return expect_same([&](Trial& run) {
+    auto f = run.compile_function(code, state...);
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({3, 4});
+      run.attempt("call", [&] { run.note("y", f(x)); });
+      run.note("x", x);
+    }
+  });
+}
+
+TEST(CasesH, H7_ThreadsInside) {
+  const auto report = expect_values([](Tensor x) {
+    Tensor half;
+    std::thread worker([&] { half = x * 0.5; });
+    auto other = std::async(std::launch::async, [&] { return x.exp(); });
+    worker.join();
+    return half + other.get() + x;
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H7_ThreadsOnResultsOfOperators) {
+  // The other thread uses what a traced operator made.
+  const auto report = expect_values([](Tensor x) {
+    auto y = x.sin();
+    auto later = std::async(std::launch::async, [y] { return y.cos() + 1; });
+    return later.get() * y;
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H7_ParallelFor) {
+  const auto report = expect_values([](Tensor x) {
+    auto y = torch::empty({3, 4});
+    at::parallel_for(0, 3, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        y[i].copy_(x[i] * static_cast<double>(i + 1));
+      }
+    });
+    return y * 2;
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H7_RandomEngineOfTheUser) {
+  // Its state is heap or stack memory that no operator reads; declared, it is
+  // seen to change.
+  const auto report = expect_same([](Trial& run) {
+    std::mt19937 engine(7);
+    auto f = run.compile_function([&engine](Tensor x) {
+      std::uniform_real_distribution<double> draw(0, 1);
+      return x * draw(engine);
+    });
+    for (int i = 0; i < 6; ++i) {
+      run.note("y", f(torch::ones({3})));
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H7_StaticLocalCache) {
+  const auto report = expect_values([](Tensor x) {
+    static const Tensor table = torch::linspace(0, 1, 4);
+    return x * table;
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H7_ALogLineEachCall) {
+  // That log lines are written on guarded calls is not promised; values are.
+  std::vector<std::string> log;
+  const auto report = expect_values([&log](Tensor x) {
+    log.push_back("call on " + std::to_string(x.size(0)) + " rows");
+    return x + 1;
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+} // namespace
+} // namespace temper::testing

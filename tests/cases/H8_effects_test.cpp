@@ -1,0 +1,311 @@
+// Cases H8 to H11: writes behind the dispatcher, backward and steps inside,
+// questions about tensors, exceptions.
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "nets.h"
+#include "support/compare.h"
+
+namespace temper::testing {
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+
+// Writes that no version counter shows; programs read live weights.
+void expect_live(const std::function<void(Trial&, TwoLayers&)>& write) {
+  const auto report = expect_same([&](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    auto x = torch::randn({2, 4});
+    for (int i = 0; i < 9; ++i) {
+      net->zero_grad();
+      auto y = net(x);
+      run.note("y", y);
+      y.pow(2).sum().backward();
+      run.note_module("net", *net);
+      {
+        const torch::NoGradGuard no_grad;
+        run.note("no grad", net(x));
+      }
+      if (i % 2 == 1) {
+        write(run, net);
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+}
+
+TEST(CasesH, H8_DataCopy) {
+  expect_live([](Trial&, TwoLayers& net) {
+    net->first->weight.data().copy_(torch::randn({5, 4}));
+    net->second->bias.data().mul_(-1);
+  });
+}
+
+TEST(CasesH, H8_Memcpy) {
+  expect_live([](Trial&, TwoLayers& net) {
+    auto from = torch::randn({5, 4});
+    std::memcpy(
+        net->first->weight.data_ptr(), from.const_data_ptr(), from.nbytes());
+  });
+}
+
+TEST(CasesH, H8_SetData) {
+  expect_live([](Trial&, TwoLayers& net) {
+    net->first->weight.set_data(torch::randn({5, 4}));
+    net->second->weight.set_data(net->second->weight.data().clone() * 2);
+  });
+}
+
+TEST(CasesH, H8_NewTensorAtAFreedAddress) {
+  expect_live([](Trial&, TwoLayers& net) {
+    const auto sizes = net->first->bias.sizes().vec();
+    net->first->bias.reset();
+    net->first->bias = torch::randn(sizes).requires_grad_();
+  });
+}
+
+TEST(CasesH, H8_ArgumentsAtFreedAddresses) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) { return x * 2 + x; });
+    for (int i = 0; i < 30; ++i) {
+      // Freed at once, so that the next one lies in the same place.
+      run.note("y", f(torch::full({i % 3 == 0 ? 3 : 4}, i)));
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 1);
+}
+
+TEST(CasesH, H9_WholeStepInside) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    torch::optim::SGD steps(net->parameters(), 0.1);
+    auto f = run.compile_function(
+        [&](Tensor x) {
+          steps.zero_grad();
+          auto loss = net->forward(x).pow(2).mean();
+          loss.backward();
+          steps.step();
+          return loss.detach();
+        },
+        net);
+    for (int i = 0; i < 6; ++i) {
+      run.note("loss", f(torch::randn({3, 4})));
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H9_StepInAHookDuringBackward) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    torch::optim::SGD steps({net->second->bias, net->second->weight}, 0.1);
+    net->second->bias.register_hook([&](const Tensor& g) {
+      const torch::NoGradGuard no_grad;
+      net->second->bias.sub_(g, 0.1);
+    });
+    for (int i = 0; i < 6; ++i) {
+      net->zero_grad();
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto y = net(x);
+      run.attempt("backward", [&] { y.pow(2).sum().backward(); });
+      run.note_grad("x", x);
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0);
+}
+
+TEST(CasesH, H9_BiasChangedBeforeBackward) {
+  // A linear layer does not save its bias, so eager allows this.
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto y = net(x);
+      {
+        const torch::NoGradGuard no_grad;
+        net->first->bias.add_(1);
+        net->second->bias.zero_();
+      }
+      EXPECT_TRUE(run.attempt("backward", [&] { y.pow(2).sum().backward(); }));
+      run.note_grad("x", x);
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards > 0);
+}
+
+TEST(CasesH, H10_Equal) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor y) {
+      const bool same = torch::equal(x, x);
+      const bool equal = torch::equal(x, y);
+      return same && equal ? x + 1 : x - y;
+    });
+    auto x = torch::randn({3});
+    auto twin = x.clone();
+    auto other = torch::randn({3});
+    for (int i = 0; i < 9; ++i) {
+      run.note("y", f(x, i % 3 == 0 ? x : i % 3 == 1 ? twin : other));
+    }
+    auto nan = torch::full({3}, std::nan(""));
+    run.note("nan", f(nan, nan));
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H10_MultiheadAttention) {
+  const auto report = expect_same([](Trial& run) {
+    nn::MultiheadAttention attention(
+        nn::MultiheadAttentionOptions(8, 2).dropout(0.1));
+    auto f = run.compile_function(
+        [attention](Tensor q, Tensor k, Tensor v) mutable {
+          return attention->forward(q, k, v);
+        },
+        attention);
+    auto q = torch::randn({4, 2, 8}).requires_grad_();
+    auto k = torch::randn({4, 2, 8});
+    for (int i = 0; i < 10; ++i) {
+      // Self-attention is found by comparing values.
+      auto all = i % 2 == 0 ? f(q, q, q) : f(q, k, k * 2);
+      run.note("all", all);
+      std::get<0>(all).sum().backward();
+      run.note_grad("q", q);
+      run.note_module("attention", *attention);
+      run.note_generator();
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+TEST(CasesH, H11_TryCatchInside) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor y) {
+      Tensor z = x * 2;
+      try {
+        z = z.matmul(y);
+      } catch (const c10::Error&) {
+        z = z + 1;
+      }
+      return z.exp();
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto x = torch::randn({2, 3}).requires_grad_();
+      auto z = f(x, torch::randn({i % 2 == 0 ? 4 : 3, 2}));
+      run.note("z", z);
+      z.sum().backward();
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason);
+}
+
+/// Throws midway while told to.
+struct FragileImpl : temper::Module<FragileImpl> {
+  nn::Linear fc{nullptr};
+  Tensor calls;
+  bool fails = false;
+
+  FragileImpl() {
+    reset();
+  }
+  void reset() override {
+    fc = register_module("fc", nn::Linear(4, 3));
+    calls = register_buffer("calls", torch::zeros({}));
+  }
+  Tensor forward(Tensor x) {
+    calls += 1;
+    auto y = fc(x);
+    if (fails) {
+      throw std::out_of_range("as told");
+    }
+    calls += 1;
+    return y.tanh();
+  }
+};
+TEMPER_MODULE(Fragile);
+
+TEST(CasesH, H11_ThrowsMidway) {
+  const auto report = expect_same([](Trial& run) {
+    Fragile net;
+    run.compile(net);
+    auto x = torch::randn({2, 4});
+    // The first call throws; then good and bad ones in turn.
+    for (int i = 0; i < 12; ++i) {
+      net->fails = i % 4 == 0;
+      run.attempt("call", [&] {
+        auto y = net(x);
+        run.note("y", y);
+        y.sum().backward();
+      });
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_calls > 0 && with_reason);
+}
+
+TEST(CasesH, H11_OperatorThrowsOnBadSizes) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor y) {
+      x.add_(1); // Has happened when the next line throws.
+      return x + y;
+    });
+    for (int i = 0; i < 10; ++i) {
+      auto x = torch::zeros({3});
+      auto y = torch::ones({i % 3 == 2 ? 2 : 3});
+      run.attempt("call", [&] { run.note("z", f(x, y)); });
+      run.note("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_calls > 0 && with_reason);
+}
+
+TEST(CasesH, H11_IndexOutOfRange) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor table, Tensor index) {
+      return torch::embedding(table, index) * 2;
+    });
+    auto table = torch::randn({5, 2}).requires_grad_();
+    for (int i = 0; i < 10; ++i) {
+      auto index = torch::tensor({0, i % 4 == 3 ? 5 : 4});
+      run.attempt("call", [&] {
+        auto y = f(table, index);
+        run.note("y", y);
+        y.sum().backward();
+      });
+      run.note_grad("table", table);
+    }
+  });
+}
+
+TEST(CasesH, H11_HookThrowsInBackward) {
+  expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    bool fails = false;
+    net->first->weight.register_hook([&](const Tensor&) {
+      TORCH_CHECK(!fails, "the hook was told to fail");
+    });
+    for (int i = 0; i < 9; ++i) {
+      net->zero_grad();
+      fails = i % 3 == 1;
+      auto x = torch::randn({2, 4}).requires_grad_();
+      auto y = net(x);
+      run.note("y", y);
+      run.attempt("backward", [&] { y.sum().backward(); });
+      if (!fails) {
+        run.note_grad("x", x);
+        run.note_module("net", *net);
+      }
+    }
+  });
+}
+
+} // namespace
+} // namespace temper::testing
