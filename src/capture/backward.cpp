@@ -205,6 +205,18 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
         continue;
       }
       if (is_accumulate(port.first)) {
+        // A leaf made in the call (`x.detach().requires_grad_()`): its gradient
+        // is seen by nobody, unless it is a result.
+        const auto& variable =
+            static_cast<torch::autograd::AccumulateGrad*>(port.first)->variable;
+        const bool is_result = std::any_of(
+            results.begin(), results.end(), [&](const at::Tensor& result) {
+              return result.is_same(variable);
+            });
+        if (!is_result &&
+            recorder->ledger().find_object(variable) != kNoValue) {
+          continue;
+        }
         recorder->fail(
             "gradients flow to a tensor that is no input, argument or watched "
             "parameter");

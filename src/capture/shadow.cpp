@@ -8,6 +8,7 @@
 #include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "ops/synthetic.h"
@@ -97,8 +98,30 @@ ShadowRun::ShadowRun(
           static_cast<int32_t>(i);
     }
   }
-  std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> made;
+  // A batch may be a slice of another tensor: its offset is free. Shadows have
+  // the trace's offset, by which values are recognised.
+  offsets_.reserve(originals_.size());
+  std::vector<size_t> nbytes;
   for (const auto& original : originals_) {
+    const bool plain =
+        original.defined() && original.unsafeGetTensorImpl()->has_storage();
+    offsets_.push_back(plain ? original.storage_offset() : 0);
+    nbytes.push_back(plain ? original.storage().nbytes() : 0);
+  }
+  for (size_t i = 0; i < trace.bindings.size(); ++i) {
+    const auto argument = trace.bindings[i].argument;
+    if (argument >= 0) {
+      const auto& info =
+          trace.values[static_cast<size_t>(trace.graph.inputs[i].value)];
+      const auto a = static_cast<size_t>(argument);
+      offsets_[a] = info.offset;
+      nbytes[a] = std::max(
+          nbytes[a], trace.storages[static_cast<size_t>(info.storage)].nbytes);
+    }
+  }
+  std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> made;
+  for (size_t a = 0; a < originals_.size(); ++a) {
+    const auto& original = originals_[a];
     if (!original.defined() || !original.unsafeGetTensorImpl()->has_storage()) {
       shadows_.push_back(original);
       continue;
@@ -111,8 +134,7 @@ ShadowRun::ShadowRun(
       }
     }
     if (!storage) {
-      storage =
-          make_shadow_storage(original.storage().nbytes(), original.device());
+      storage = make_shadow_storage(nbytes[a], original.device());
       made.emplace_back(impl, storage);
     }
     // The same object twice stays one object.
@@ -129,7 +151,7 @@ ShadowRun::ShadowRun(
           original.scalar_type(),
           original.sizes(),
           original.strides(),
-          original.storage_offset());
+          offsets_[a]);
       auto* shadow_impl = shadow.unsafeGetTensorImpl();
       if (original.unsafeGetTensorImpl()->is_wrapped_number()) {
         shadow_impl->set_wrapped_number(true);

@@ -94,6 +94,7 @@ class ShadowRun : public Interceptor {
       const torch::jit::Stack& stack);
   void bind(const at::Tensor& tensor, graph::ValueId value);
   at::Tensor input_tensor(int32_t input) const;
+  int64_t byte_shift(size_t argument) const;
   void execute(size_t op_index, std::vector<at::Tensor>& values);
   void adopt(
       const at::Tensor& real,
@@ -103,6 +104,7 @@ class ShadowRun : public Interceptor {
   const Trace& trace_;
   std::vector<at::Tensor> originals_;
   std::vector<at::Tensor> shadows_;
+  std::vector<int64_t> offsets_; ///< Of the shadows, in elements.
   std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators_;
   FindWatched find_watched_;
   Ledger ledger_;

@@ -149,7 +149,9 @@ void ShadowRun::materialise(const std::string& why) {
     }
     const auto& real = originals_[i].storage();
     auto keep = std::make_unique<c10::Storage>(real);
-    void* data = const_cast<void*>(real.unsafeGetStorageImpl()->data());
+    auto* data = static_cast<char*>(
+                     const_cast<void*>(real.unsafeGetStorageImpl()->data())) +
+        byte_shift(i);
     shadow->clear_data_ptr_access_error_msg_();
     shadow->set_data_ptr_noswap(at::DataPtr(
         data,
@@ -176,15 +178,35 @@ void ShadowRun::materialise(const std::string& why) {
     }
     if (auto object = objects_[v].lock()) {
       const auto real = input_tensor(input);
-      object->set_storage_keep_dtype(real.storage());
+      const auto argument =
+          trace_.bindings[static_cast<size_t>(input)].argument;
+      if (argument >= 0 &&
+          !real.is_alias_of(at::Tensor(
+              c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
+                  reclaim_copy(object.get())))) {
+        object->set_storage_keep_dtype(real.storage());
+        object->set_storage_offset(
+            object->storage_offset() +
+            byte_shift(static_cast<size_t>(argument)) /
+                static_cast<int64_t>(object->itemsize()));
+      }
     }
   }
   for (size_t i = 0; i < originals_.size(); ++i) {
-    if (originals_[i].defined() && !shadows_[i].is_same(originals_[i])) {
-      shadows_[i].unsafeGetTensorImpl()->set_storage_keep_dtype(
-          originals_[i].storage());
+    if (originals_[i].defined() && !shadows_[i].is_same(originals_[i]) &&
+        !shadows_[i].is_alias_of(originals_[i])) {
+      auto* shadow = shadows_[i].unsafeGetTensorImpl();
+      shadow->set_storage_keep_dtype(originals_[i].storage());
+      shadow->set_storage_offset(originals_[i].storage_offset());
     }
   }
+}
+
+// From a shadow argument's place in its storage to the real one's.
+int64_t ShadowRun::byte_shift(size_t argument) const {
+  const auto& real = originals_[argument];
+  return (real.storage_offset() - offsets_[argument]) *
+      static_cast<int64_t>(real.itemsize());
 }
 
 void ShadowRun::execute(size_t op_index, std::vector<at::Tensor>& values) {

@@ -103,6 +103,15 @@ void record_module_type(
   entry.fields = fields;
 }
 
+bool holds_functions(const torch::nn::Module& module) {
+  const std::type_index type = typeid(module);
+  return type == typeid(torch::nn::FunctionalImpl) ||
+      type == typeid(torch::nn::TransformerImpl) ||
+      type == typeid(torch::nn::TransformerEncoderLayerImpl) ||
+      type == typeid(torch::nn::TransformerDecoderLayerImpl) ||
+      type == typeid(torch::nn::TripletMarginWithDistanceLossImpl);
+}
+
 void clear_storage(void* begin, size_t size) {
   std::memset(begin, 0, size);
 }

@@ -59,6 +59,11 @@ void record_module_type(
     size_t size,
     DeclaredFields fields = nullptr);
 
+/// True iff this is one of LibTorch's modules that keep functions of the user
+/// (only there can words that look like a std::function be one: others have
+/// optionals whose unused bytes may look like anything).
+bool holds_functions(const torch::nn::Module& module);
+
 /// Fills memory in which an object is about to be constructed with zeros, so
 /// that its padding holds no remains that pass for pointers. The compiler, to
 /// which writing there is dead code, does not see inside.

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
@@ -167,7 +168,8 @@ Outcome CallSite::Impl::trace(
     values.push_back(tensor.defined() ? recorder->resolve(tensor) : kNoValue);
   }
   std::shared_ptr<capture::BackwardRecord> record;
-  if (at::GradMode::is_enabled()) {
+  // Not only in grad mode: the code may switch it on.
+  if (!c10::InferenceMode::is_enabled()) {
     const std::weak_ptr<Impl> weak = weak_from_this();
     const std::weak_ptr<Signature> weak_signature = signature;
     record = capture::BackwardRecord::begin(

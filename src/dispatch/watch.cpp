@@ -352,7 +352,16 @@ void Taker::take_fields(
     const auto size = static_cast<size_t>(last - first);
     state_->add_bytes(State::Kind::kFields, label, object, first, size);
     Scan scan;
-    (own ? scan_own_fields : scan_fields)(first, size, known_, scan);
+    if (own) {
+      scan_own_fields(
+          first,
+          size,
+          known_,
+          module != nullptr && holds_functions(*module),
+          scan);
+    } else {
+      scan_fields(first, size, known_, scan);
+    }
     for (const Scan::Elements& elements : scan.elements) {
       state_->add_bytes(
           State::Kind::kElements,

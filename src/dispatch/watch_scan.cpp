@@ -175,11 +175,13 @@ void scan_own_fields(
     const std::byte* begin,
     size_t size,
     const KnownMemory& known,
+    bool holds_functions,
     Scan& scan) {
   const std::byte* end = begin + size;
   for (const std::byte* at = align(begin); has_words(at, end, 1); at += kWord) {
     // libstdc++'s std::function: {captures, captures, manager, invoker}.
-    if (has_words(at, end, 4) && known.loaded().is_code(load(at + 2 * kWord)) &&
+    if (holds_functions && has_words(at, end, 4) &&
+        known.loaded().is_code(load(at + 2 * kWord)) &&
         known.loaded().is_code(load(at + 3 * kWord))) {
       scan_fields(at, 2 * kWord, known, scan);
       at += 3 * kWord;

@@ -83,6 +83,7 @@ void scan_own_fields(
     const std::byte* begin,
     size_t size,
     const KnownMemory& known,
+    bool holds_functions,
     Scan& scan);
 
 } // namespace temper::dispatch
