@@ -270,7 +270,9 @@ struct ScaleImpl : temper::Module<ScaleImpl> {
 TEMPER_MODULE(Scale);
 
 // Calls, replaces something, calls again; both with and without grad.
-void expect_sees(const std::function<void(Trial&, Scale&)>& replace) {
+void expect_sees(
+    const std::function<void(Trial&, Scale&)>& replace,
+    int64_t most_graphs = 2) {
   const auto report = expect_same([&](Trial& run) {
     Scale net;
     run.compile(net);
@@ -289,8 +291,8 @@ void expect_sees(const std::function<void(Trial&, Scale&)>& replace) {
       replace(run, net);
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 2);
-  EXPECT_COUNTERS(report.total, program_calls > 0);
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+  EXPECT_LE(report.total.graphs, most_graphs) << describe(report.total);
 }
 
 TEST(CasesA, A5_FieldAssigned) {
@@ -318,11 +320,13 @@ TEST(CasesA, A5_SetData) {
 }
 
 TEST(CasesA, A5_SetDataOfAnotherLayout) {
-  expect_sees([](Trial& run, Scale& net) {
-    net->weight.set_data(torch::randn({8}).slice(0, 0, 8, 2));
-    net->fc->weight.set_data(torch::randn({4, 2}).t());
-    run.note_module("net", *net);
-  });
+  expect_sees(
+      [](Trial& run, Scale& net) {
+        net->weight.set_data(torch::randn({8}).slice(0, 0, 8, 2));
+        net->fc->weight.set_data(torch::randn({4, 2}).t());
+        run.note_module("net", *net);
+      },
+      /*most_graphs=*/4);
 }
 
 TEST(CasesA, A5_ChildReplaced) {

@@ -19,8 +19,7 @@ constexpr size_t kMaxDifferences = 6;
 
 std::string type_name(const std::exception& e) {
   int status = 0;
-  char* name =
-      abi::__cxa_demangle(typeid(e).name(), nullptr, nullptr, &status);
+  char* name = abi::__cxa_demangle(typeid(e).name(), nullptr, nullptr, &status);
   std::string result = status == 0 ? name : typeid(e).name();
   std::free(name);
   return result;
@@ -68,8 +67,8 @@ std::string differences(
     }
   }
   if (found > kMaxDifferences) {
-    out << "and " << found - kMaxDifferences << " more of "
-        << expected.size() << '\n';
+    out << "and " << found - kMaxDifferences << " more of " << expected.size()
+        << '\n';
   }
   if (expected.size() != actual.size()) {
     out << "eager showed " << expected.size() << " things, compiled "
@@ -178,8 +177,7 @@ Report expect_same(
   const Counters before = temper::counters();
   Trial compiled(true, test_seed());
   const bool ended = execute(scenario, compiled);
-  static_cast<Counters&>(report.total) =
-      subtract(temper::counters(), before);
+  static_cast<Counters&>(report.total) = subtract(temper::counters(), before);
   static_cast<Counters&>(report.steady) = compiled.steady_counters();
   report.total.explain = report.steady.explain = compiled.explain();
   if (!ended) {
@@ -190,9 +188,9 @@ Report expect_same(
       << "the scenario notes nothing";
   const auto text = differences(
       eager.transcript(), compiled.transcript(), settings.tolerance);
-  EXPECT_TRUE(text.empty())
-      << "seed " << test_seed() << ", run again with\n  " << rerun_line()
-      << '\n' << text << describe(report.total);
+  EXPECT_TRUE(text.empty()) << "seed " << test_seed() << ", run again with\n  "
+                            << rerun_line() << '\n'
+                            << text << describe(report.total);
   return report;
 }
 
@@ -207,8 +205,7 @@ std::string rerun_line() {
   out << "TEMPER_TEST_SEED=" << test_seed() << ' '
       << program_invocation_short_name;
   if (test) {
-    out << " --gtest_filter=" << test->test_suite_name() << '.'
-        << test->name();
+    out << " --gtest_filter=" << test->test_suite_name() << '.' << test->name();
   }
   return out.str();
 }

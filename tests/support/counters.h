@@ -34,25 +34,24 @@ bool disabled();
 /// The names that a condition on counters may use are the fields of
 /// `Counters`, `eager` (all eager calls) and `with_reason`.
 ///   EXPECT_COUNTERS(tally, eager == 0 && program_calls == calls);
-#define EXPECT_COUNTERS(tally, ...)                                           \
-  do {                                                                        \
-    const auto& tally_ = (tally);                                             \
-    const auto holds_ = [](const ::temper::Counters& c_) {                    \
-      [[maybe_unused]] const int64_t calls = c_.calls;                        \
-      [[maybe_unused]] const int64_t program_calls = c_.program_calls;        \
-      [[maybe_unused]] const int64_t traces = c_.traces;                      \
-      [[maybe_unused]] const int64_t shadow_runs = c_.shadow_runs;            \
-      [[maybe_unused]] const int64_t admissions = c_.admissions;              \
-      [[maybe_unused]] const int64_t graphs = c_.graphs;                      \
-      [[maybe_unused]] const int64_t compiles = c_.compiles;                  \
-      [[maybe_unused]] const int64_t program_backwards =                      \
-          c_.program_backwards;                                               \
-      [[maybe_unused]] const int64_t eager = c_.eager_total();                \
-      [[maybe_unused]] const bool with_reason =                               \
-          ::temper::testing::reasoned(c_);                                    \
-      return (__VA_ARGS__);                                                   \
-    };                                                                        \
-    EXPECT_TRUE(::temper::testing::disabled() || holds_(tally_))              \
-        << "counters: expected " #__VA_ARGS__ "\n"                            \
-        << ::temper::testing::describe(tally_);                               \
+#define EXPECT_COUNTERS(tally, ...)                                            \
+  do {                                                                         \
+    const auto& tally_ = (tally);                                              \
+    const auto holds_ = [](const ::temper::Counters& c_) {                     \
+      [[maybe_unused]] const int64_t calls = c_.calls;                         \
+      [[maybe_unused]] const int64_t program_calls = c_.program_calls;         \
+      [[maybe_unused]] const int64_t traces = c_.traces;                       \
+      [[maybe_unused]] const int64_t shadow_runs = c_.shadow_runs;             \
+      [[maybe_unused]] const int64_t admissions = c_.admissions;               \
+      [[maybe_unused]] const int64_t graphs = c_.graphs;                       \
+      [[maybe_unused]] const int64_t compiles = c_.compiles;                   \
+      [[maybe_unused]] const int64_t program_backwards = c_.program_backwards; \
+      [[maybe_unused]] const int64_t eager = c_.eager_total();                 \
+      [[maybe_unused]] const bool with_reason =                                \
+          ::temper::testing::reasoned(c_);                                     \
+      return (__VA_ARGS__);                                                    \
+    };                                                                         \
+    EXPECT_TRUE(::temper::testing::disabled() || holds_(tally_))               \
+        << "counters: expected " #__VA_ARGS__ "\n"                             \
+        << ::temper::testing::describe(tally_);                                \
   } while (false)

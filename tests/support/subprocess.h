@@ -24,11 +24,11 @@ void set_time_limit(unsigned seconds);
 /// The same, and the process ends as a program does: statics are destroyed.
 #define EXPECT_ENDS_WELL(...) TEMPER_EXPECT_SURVIVES_(true, __VA_ARGS__)
 
-#define TEMPER_EXPECT_SURVIVES_(exit_, ...)                               \
-  do {                                                                    \
-    GTEST_FLAG_SET(death_test_style, "threadsafe");                       \
-    EXPECT_EXIT(                                                          \
-        ::temper::testing::run_and_leave([&] { __VA_ARGS__ }, exit_),     \
-        ::testing::ExitedWithCode(0),                                     \
-        "");                                                              \
+#define TEMPER_EXPECT_SURVIVES_(exit_, ...)                           \
+  do {                                                                \
+    GTEST_FLAG_SET(death_test_style, "threadsafe");                   \
+    EXPECT_EXIT(                                                      \
+        ::temper::testing::run_and_leave([&] { __VA_ARGS__ }, exit_), \
+        ::testing::ExitedWithCode(0),                                 \
+        "");                                                          \
   } while (false)

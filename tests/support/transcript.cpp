@@ -113,10 +113,9 @@ std::optional<std::string> difference(
   const int64_t first = equal.to(at::kByte).argmin().item<int64_t>();
   std::ostringstream out;
   out << '\'' << expected.name << "': " << wrong << " of " << values.numel()
-      << " values differ, first at "
-      << index_text(first, values.sizes()) << ":\n  eager    "
-      << value_text(values.reshape(-1)[first]) << "\n  compiled "
-      << value_text(actual.values.reshape(-1)[first]);
+      << " values differ, first at " << index_text(first, values.sizes())
+      << ":\n  eager    " << value_text(values.reshape(-1)[first])
+      << "\n  compiled " << value_text(actual.values.reshape(-1)[first]);
   return out.str();
 }
 
