@@ -42,7 +42,11 @@ TEST(CasesD, D1_Dropout) {
 
 TEST(CasesD, D1_DropoutInPlace) {
   expect_draws(
-      [](Tensor x, double p, bool t) { return torch::dropout_(x * 1, p, t); },
+      [](Tensor x, double p, bool t) {
+        Tensor y = x * 1;
+        torch::dropout_(y, p, t);
+        return y;
+      },
       {4, 6});
 }
 
