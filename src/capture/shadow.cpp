@@ -3,6 +3,7 @@
 
 #include <ATen/core/TensorBase.h>
 #include <c10/core/DispatchKey.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/node.h>
@@ -145,6 +146,8 @@ ShadowRun::ShadowRun(
       }
     }
     if (!shadow.defined()) {
+      // In inference mode, too, a normal tensor's shadow is a normal one.
+      const c10::InferenceMode as_original(original.is_inference());
       shadow = make_tensor(
           storage,
           original.key_set(),
