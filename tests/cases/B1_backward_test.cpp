@@ -249,6 +249,39 @@ TEST(CasesB, DISABLED_B6_WhatMayBeChangedAndWhatNot) {
   });
 }
 
+TEST(CasesB, B6_WhatOneOperatorNeeds) {
+  // A sum needs nothing, exp its result, a product the other operand.
+  for (int which = 0; which < 3; ++which) {
+    const auto report = expect_same([which](Trial& run) {
+      auto f = run.compile_function([which](Tensor x, Tensor w) {
+        return which == 0 ? x + w : which == 1 ? w.exp() : x * w;
+      });
+      for (int i = 0; i < 6; ++i) {
+        auto x = torch::randn({3});
+        auto w = torch::randn({3}).requires_grad_();
+        auto y = f(x, w);
+        if (i % 2 == 1) {
+          x.mul_(2);
+        }
+        run.attempt("after the input", [&] { y.sum().backward({}, true); });
+        if (i > 3) {
+          y.detach().mul_(2);
+        }
+        // Of the error's text, "which is output 0 of Exp" is not promised.
+        bool raised = false;
+        try {
+          y.sum().backward({}, true);
+        } catch (const c10::Error&) {
+          raised = true;
+        }
+        run.note("raised after the output", int64_t{raised});
+        run.note_grad("w", w);
+      }
+    });
+    EXPECT_COUNTERS(report.total, with_reason);
+  }
+}
+
 TEST(CasesB, B6_WeightChangedBeforeBackward) {
   expect_same([](Trial& run) {
     TwoLayers net;
@@ -310,6 +343,27 @@ TEST(CasesB, DISABLED_B7_OutputsModifiedAfterwards) {
       run.note_grad("x", x);
     }
   });
+}
+
+TEST(CasesB, B7_ViewsModifiedAfterwards) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto y = 2 * x;
+      return std::make_tuple(y, y.t_(), (x + 1).view({-1}), x.exp());
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::randn({2, 3}).requires_grad_();
+      auto all = f(x);
+      run.attempt("view", [&] { std::get<2>(all).mul_(3); });
+      run.attempt("both", [&] { std::get<0>(all).mul_(2); });
+      run.note("all", all);
+      run.attempt("backward", [&] {
+        (std::get<1>(all).sum() + std::get<2>(all).sum()).backward();
+      });
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_calls > 0 && with_reason);
 }
 
 TEST(CasesB, B8_HookOnAnIntermediate) {
