@@ -10,7 +10,8 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <cstring>
+#include <bit>
+#include <cstdint>
 
 #include "ops/synthetic.h"
 
@@ -54,7 +55,8 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   if (a.isDouble()) {
     const double x = a.toDouble();
     const double y = b.toDouble();
-    return std::memcmp(&x, &y, sizeof x) == 0;
+    // By bits: -0.0 is not 0.0, and a NaN equals itself.
+    return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
   }
   if (a.isInt()) {
     return a.toInt() == b.toInt();

@@ -646,7 +646,7 @@ void attach_backward(
                     .unsafeGetTensorImpl()
                     ->version_counter());
             state->external[s] =
-                autograd::SavedVariable(std::move(value), false);
+                autograd::SavedVariable(value, /*is_output=*/false);
           } else {
             state->saved[s] = std::move(value);
           }
