@@ -247,6 +247,7 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
   }
   autograd.num_steps = static_cast<int32_t>(inner_outputs.size()) + 1;
   record->autograd_ = autograd;
+  record->find_reach();
   record->pattern_.tangents.resize(autograd.outputs.size());
   record->pattern_.needed.resize(autograd.inputs.size());
   record->output_parts_.resize(autograd.outputs.size());
@@ -260,6 +261,37 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
     node->add_post_hook(std::make_unique<PostHook>(record, node));
   }
   return record;
+}
+
+// Which inputs each output depends on.
+void BackwardRecord::find_reach() {
+  reaches_.assign(
+      autograd_.outputs.size(),
+      std::vector<bool>(autograd_.inputs.size(), false));
+  for (const auto& [start, output] : output_ports_) {
+    auto& reached = reaches_[static_cast<size_t>(output)];
+    std::vector<Node*> stack{start.first};
+    std::unordered_map<Node*, bool> seen;
+    while (!stack.empty()) {
+      Node* node = stack.back();
+      stack.pop_back();
+      if (!seen.emplace(node, true).second) {
+        continue;
+      }
+      for (const auto& edge : node->next_edges()) {
+        if (!edge.is_valid()) {
+          continue;
+        }
+        const auto input =
+            input_ports_.find({edge.function.get(), edge.input_nr});
+        if (input != input_ports_.end()) {
+          reached[static_cast<size_t>(input->second)] = true;
+        } else if (!is_accumulate(edge.function.get())) {
+          stack.push_back(edge.function.get());
+        }
+      }
+    }
+  }
 }
 
 // The first node of the first backward.
@@ -409,6 +441,16 @@ void BackwardRecord::finish() {
   }
   state_ = State::kDone;
   auto& graph = recorder_->trace().graph;
+  // That an input gets nothing where nothing leads to it is known, too.
+  for (size_t i = 0; i < pattern_.needed.size(); ++i) {
+    bool reached = false;
+    for (size_t o = 0; o < pattern_.tangents.size(); ++o) {
+      reached = reached || (pattern_.tangents[o] && reaches_[o][i]);
+    }
+    if (!reached) {
+      pattern_.needed[i] = true;
+    }
+  }
   const auto end = static_cast<int32_t>(graph.ops.size());
   close_step(autograd_.num_steps);
   // Gradients of inputs in the order in which they are ready.

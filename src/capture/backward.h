@@ -117,6 +117,7 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   enum class State : uint8_t { kWaiting, kRecording, kDone };
 
   BackwardRecord() = default;
+  void find_reach();
   bool start();
   void finish();
   void contribute(Contribution& sum, graph::ValueId value);
@@ -135,6 +136,8 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   std::unordered_map<Port, Contribution, PortHash> pending_;
   std::vector<std::vector<graph::ValueId>> output_parts_; ///< As outputs.
   std::vector<Contribution> input_sums_; ///< As `autograd_.inputs`.
+  /// By output, by input: a path leads from one to the other.
+  std::vector<std::vector<bool>> reaches_;
   std::vector<int32_t> input_ready_; ///< Ops recorded at the last addition.
   std::vector<int32_t> step_segments_;
   std::vector<int32_t> step_ends_; ///< First op after each closed step.

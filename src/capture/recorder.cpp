@@ -8,6 +8,7 @@
 #include "capture/recorder.h"
 
 #include <ATen/Functions.h>
+#include <ATen/core/grad_mode.h>
 #include <c10/core/WrapDimMinimal.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
@@ -440,9 +441,11 @@ void Recorder::record_results(
     const OpInfo& info,
     graph::Op& op,
     const c10::IValue* results,
-    size_t count) {
+    size_t count,
+    const WrittenOperands& written) {
   OpRecord record;
   record.info = &info;
+  record.grad_mode = at::GradMode::is_enabled();
   const auto op_index = static_cast<int32_t>(trace_.graph.ops.size());
   bool all_known_storage = true;
   for (size_t i = 0; i < count; ++i) {
@@ -458,6 +461,15 @@ void Recorder::record_results(
       if (const auto same = ledger_.find_object(tensor); same != kNoValue) {
         op.results.push_back(same);
         return;
+      }
+      // A written operand that is returned may be a shallow copy of what was
+      // bound.
+      for (const auto& [operand_in, value] : written) {
+        if (operand_in.is_same(tensor)) {
+          ledger_.bind(tensor, value);
+          op.results.push_back(value);
+          return;
+        }
       }
       auto storage = ledger_.find_storage(tensor);
       if (storage < 0) {
@@ -571,7 +583,7 @@ void Recorder::handle(
     }
   }
   // Written operands, to see that the op leaves their geometry alone.
-  c10::SmallVector<std::pair<at::Tensor, ValueId>, 2> written;
+  WrittenOperands written;
   if (!failed()) {
     for (const auto& write : recorded.writes) {
       const auto& operand_in =
@@ -613,12 +625,14 @@ void Recorder::handle(
     // The object now looks at its memory in the way of the view op's result.
     recorded.results = {add_value(rebound, ledger_.find_storage(rebound))};
     trace_.graph.ops.push_back(std::move(recorded));
-    trace_.ops.push_back({&op_info(*info.as_view), true, false, true});
+    OpRecord record{&op_info(*info.as_view), true, false, true};
+    record.grad_mode = at::GradMode::is_enabled();
+    trace_.ops.push_back(record);
     return;
   }
   const size_t count = op.schema().returns().size();
   record_results(
-      info, recorded, stack->data() + (stack->size() - count), count);
+      info, recorded, stack->data() + (stack->size() - count), count, written);
   if (info.rng) {
     generator_ = GeneratorState::current();
   }

@@ -81,7 +81,9 @@ class Recorder : public Interceptor {
   bool generator_touched() const;
 
  private:
-  struct Operands; // What `collect` gathers of one op.
+  /// The tensors that an op writes, with what they are.
+  using WrittenOperands =
+      c10::SmallVector<std::pair<at::Tensor, graph::ValueId>, 2>;
 
   bool collect(
       const c10::OperatorHandle& op,
@@ -107,7 +109,8 @@ class Recorder : public Interceptor {
       const OpInfo& info,
       graph::Op& op,
       const c10::IValue* results,
-      size_t count);
+      size_t count,
+      const WrittenOperands& written);
   void handle_equal(
       const c10::OperatorHandle& op,
       c10::DispatchKeySet below,

@@ -65,7 +65,7 @@ bool find_chain(
     if (!record.view && !record.rebinds) {
       return false;
     }
-    chain.push_back({producer.op, producer.result});
+    chain.push_back({producer.op, producer.result, record.grad_mode});
     const auto& op = trace.graph.ops[static_cast<size_t>(producer.op)];
     value = kNoValue;
     for (const auto& operand : op.operands) {
@@ -145,17 +145,6 @@ std::vector<ResultPlan> plan_results(
           recorder.fail("a result is a shallow copy of an input");
           return plans;
         }
-      } else {
-        const auto base_requires =
-            graph.inputs[static_cast<size_t>(plan.index)].role ==
-                graph::Role::kArgument
-            ? arguments[static_cast<size_t>(
-                            trace.bindings[static_cast<size_t>(plan.index)]
-                                .argument)]
-                  .requires_grad()
-            : trace.bindings[static_cast<size_t>(plan.index)]
-                  .watched->requires_grad();
-        plan.chain_without_grad = base_requires && !plan.requires_grad;
       }
       continue;
     }

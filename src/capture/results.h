@@ -22,11 +22,11 @@ struct ResultPlan {
   struct Step {
     int32_t op = 0; ///< Index into the graph's ops.
     int32_t result = 0; ///< Which of its results.
+    bool grad_mode = false; ///< How it was called.
   };
   Kind kind = Kind::kUndefined;
   int32_t index = 0;
   std::vector<Step> chain;
-  bool chain_without_grad = false; ///< The views were taken in no_grad mode.
   bool requires_grad = false;
   bool leaf = false; ///< requires_grad_() was called on a tensor without one.
   /// An earlier result whose memory and version counter it shares, or -1.

@@ -44,6 +44,7 @@ struct OpRecord {
   /// Called as a metadata-only in-place op (`unsqueeze_`): results[0] is the
   /// same tensor object, looking at its memory in the new way.
   bool rebinds = false;
+  bool grad_mode = false; ///< The op was called in grad mode.
 };
 
 struct Trace {

@@ -111,8 +111,13 @@ class SegmentNode : public Node {
   std::vector<int32_t> entering;
   /// Where each output of this node goes.
   struct Target {
-    enum class Kind : uint8_t { kDelivery, kExtra, kChain } kind;
-    int32_t index; ///< Into the segment's deliveries or `autograd.inputs`.
+    enum class Kind : uint8_t {
+      kDelivery, ///< `index` into the segment's deliveries.
+      kExtra, ///< Fallback only: `index` into `autograd.inputs`.
+      kExtraOutput, ///< Fallback only: `index` into the graph's outputs.
+      kChain,
+    } kind;
+    int32_t index;
   };
   std::vector<Target> targets;
 
@@ -123,6 +128,7 @@ class SegmentNode : public Node {
   void fall_back(const variable_list& gradients);
   void rerun(bool differentiable);
   variable_list deliver_fallback();
+  bool delivers_to_output(const Target& target, int32_t output) const;
 
   std::shared_ptr<ChainState> state_;
   int32_t segment_;
@@ -131,13 +137,23 @@ class SegmentNode : public Node {
   std::map<size_t, at::Tensor> fallback_outputs_;
 };
 
+bool delivers(
+    const Plan& plan,
+    int32_t segment,
+    Delivery::Target target,
+    int32_t index) {
+  const auto& deliveries =
+      plan.trace->graph.segments[static_cast<size_t>(segment)].deliveries;
+  return std::any_of(
+      deliveries.begin(), deliveries.end(), [&](const Delivery& delivery) {
+        return delivery.target == target && delivery.index == index;
+      });
+}
+
 bool delivers(const Plan& plan, int32_t input) {
-  for (const auto& segment : plan.trace->graph.segments) {
-    for (const auto& delivery : segment.deliveries) {
-      if (delivery.target == Delivery::Target::kInput &&
-          delivery.index == input) {
-        return true;
-      }
+  for (int32_t k = 0; k < num_segments(plan); ++k) {
+    if (delivers(plan, k, Delivery::Target::kInput, input)) {
+      return true;
     }
   }
   return false;
@@ -455,18 +471,27 @@ void SegmentNode::fall_back(const variable_list& gradients) {
   for (size_t c = 0; c < cut.size(); ++c) {
     const auto output = plan.autograd.outputs[cut[c]].output;
     for (size_t t = 0; t < targets.size(); ++t) {
-      if (targets[t].kind != Target::Kind::kDelivery || !plan.has_backward) {
-        continue;
-      }
-      const auto& delivery =
-          plan.trace->graph.segments[static_cast<size_t>(segment_)]
-              .deliveries[static_cast<size_t>(targets[t].index)];
-      if (delivery.target == Delivery::Target::kOutput &&
-          delivery.index == output) {
-        fallback_outputs_[t] = std::move(cut_gradients[c]);
+      if (delivers_to_output(targets[t], output)) {
+        fallback_outputs_[t] = cut_gradients[c];
+        break;
       }
     }
   }
+}
+
+bool SegmentNode::delivers_to_output(const Target& target, int32_t output)
+    const {
+  if (target.kind == Target::Kind::kExtraOutput) {
+    return target.index == output;
+  }
+  if (target.kind != Target::Kind::kDelivery) {
+    return false;
+  }
+  const auto& delivery =
+      state_->plan->trace->graph.segments[static_cast<size_t>(segment_)]
+          .deliveries[static_cast<size_t>(target.index)];
+  return delivery.target == Delivery::Target::kOutput &&
+      delivery.index == output;
 }
 
 variable_list SegmentNode::deliver_fallback() {
@@ -586,7 +611,19 @@ void attach_backward(
         node.add_next_edge(edge);
       }
     }
-    // Where a gradient of an unknown backward may go, besides.
+    // Where gradients of an unknown backward may go, besides.
+    if (!node.entering.empty()) {
+      const auto step =
+          plan.autograd.outputs[static_cast<size_t>(node.entering[0])].step;
+      for (const auto& later : plan.autograd.outputs) {
+        const bool known = plan.has_backward &&
+            delivers(plan, k, Delivery::Target::kOutput, later.output);
+        if (later.step > step && !known) {
+          node.targets.push_back({Kind::kExtraOutput, later.output});
+          node.add_next_edge(edge_to_output(later.output));
+        }
+      }
+    }
     if (k + 1 == count) {
       for (size_t i = 0; i < plan.autograd.inputs.size(); ++i) {
         const bool delivered = plan.has_backward &&

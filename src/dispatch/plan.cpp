@@ -30,10 +30,10 @@ at::Tensor apply_chain(
     const capture::ResultPlan& result,
     at::Tensor tensor) {
   const auto& graph = plan.trace->graph;
-  const c10::AutoGradMode mode(
-      at::GradMode::is_enabled() && !result.chain_without_grad);
   std::vector<at::Tensor> values(graph.values.size());
   for (const auto& step : result.chain) {
+    // As in the call: in-place on a view that was made in no_grad mode raises.
+    const c10::AutoGradMode mode(step.grad_mode);
     const auto& op = graph.ops[static_cast<size_t>(step.op)];
     for (const auto& operand : op.operands) {
       if (operand.kind == graph::Operand::Kind::kValue) {

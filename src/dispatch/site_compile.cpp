@@ -120,6 +120,15 @@ void CallSite::Impl::compile(
   } catch (const passes::Unsupported& why) {
     give_up(*signature, why.what());
     return;
+  } catch (const std::exception& error) {
+    // The user's call, or backward, has its eager result: it goes on.
+    base::warn(c10::str(
+        "'",
+        name,
+        "' could not be compiled and runs eagerly; please report this: ",
+        error.what()));
+    give_up(*signature, "an internal error while compiling");
+    return;
   }
   plan->slots = std::move(skeleton.slots);
   plan->trace = std::make_shared<const capture::Trace>(std::move(trace));
