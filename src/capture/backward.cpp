@@ -248,11 +248,13 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
   autograd.num_steps = static_cast<int32_t>(inner_outputs.size()) + 1;
   record->autograd_ = autograd;
   record->find_reach();
+  autograd.reaches = record->autograd_.reaches;
   record->pattern_.tangents.resize(autograd.outputs.size());
   record->pattern_.needed.resize(autograd.inputs.size());
   record->output_parts_.resize(autograd.outputs.size());
   record->input_sums_.resize(autograd.inputs.size());
   record->input_ready_.resize(autograd.inputs.size());
+  record->input_step_.resize(autograd.inputs.size());
   record->step_tangents_.resize(static_cast<size_t>(autograd.num_steps));
   record->recorder_ = std::move(recorder);
   record->done_ = std::move(done);
@@ -265,11 +267,11 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
 
 // Which inputs each output depends on.
 void BackwardRecord::find_reach() {
-  reaches_.assign(
+  autograd_.reaches.assign(
       autograd_.outputs.size(),
       std::vector<bool>(autograd_.inputs.size(), false));
   for (const auto& [start, output] : output_ports_) {
-    auto& reached = reaches_[static_cast<size_t>(output)];
+    auto& reached = autograd_.reaches[static_cast<size_t>(output)];
     std::vector<Node*> stack{start.first};
     std::unordered_map<Node*, bool> seen;
     while (!stack.empty()) {
@@ -422,6 +424,7 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
         input != input_ports_.end()) {
       const auto index = static_cast<size_t>(input->second);
       contribute(input_sums_[index], value);
+      input_step_[index] = static_cast<int32_t>(step_ends_.size());
       input_ready_[index] =
           static_cast<int32_t>(recorder_->trace().graph.ops.size());
     } else if (const auto output = output_ports_.find(port);
@@ -445,7 +448,7 @@ void BackwardRecord::finish() {
   for (size_t i = 0; i < pattern_.needed.size(); ++i) {
     bool reached = false;
     for (size_t o = 0; o < pattern_.tangents.size(); ++o) {
-      reached = reached || (pattern_.tangents[o] && reaches_[o][i]);
+      reached = reached || (pattern_.tangents[o] && autograd_.reaches[o][i]);
     }
     if (!reached) {
       pattern_.needed[i] = true;
@@ -455,6 +458,7 @@ void BackwardRecord::finish() {
   close_step(autograd_.num_steps);
   // Gradients of inputs in the order in which they are ready.
   struct Ready {
+    int32_t step;
     int32_t at;
     graph::Delivery delivery;
   };
@@ -462,7 +466,8 @@ void BackwardRecord::finish() {
   for (size_t i = 0; i < input_sums_.size(); ++i) {
     if (input_sums_[i].value != kNoValue) {
       ready.push_back(
-          {input_ready_[i],
+          {input_step_[i],
+           input_ready_[i],
            {graph::Delivery::Target::kInput,
             autograd_.inputs[i],
             input_sums_[i].value}});
@@ -470,7 +475,7 @@ void BackwardRecord::finish() {
   }
   std::stable_sort(
       ready.begin(), ready.end(), [](const auto& a, const auto& b) {
-        return a.at < b.at;
+        return std::pair(a.step, a.at) < std::pair(b.step, b.at);
       });
   size_t next = 0;
   int32_t first = graph.num_forward_ops;
@@ -483,8 +488,7 @@ void BackwardRecord::finish() {
     segment.first_op = first;
     segment.tangents = step_tangents_[static_cast<size_t>(step)];
     size_t bytes = 0;
-    const bool last_step = step + 1 == autograd_.num_steps;
-    while (next < ready.size() && (ready[next].at <= step_end || last_step)) {
+    while (next < ready.size() && ready[next].step == step) {
       segment.deliveries.push_back(ready[next].delivery);
       bytes += bytes_of(
           graph.values[static_cast<size_t>(ready[next].delivery.value)].type);

@@ -35,6 +35,8 @@ struct AutogradTrace {
   /// Graph inputs to which gradients flow.
   std::vector<int32_t> inputs;
   int32_t num_steps = 1;
+  /// By output, by input (as above): a path leads from one to the other.
+  std::vector<std::vector<bool>> reaches;
 };
 
 /// Which backward was seen: bit i of `tangents` for `outputs[i]`, of `needed`
@@ -136,8 +138,7 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   std::unordered_map<Port, Contribution, PortHash> pending_;
   std::vector<std::vector<graph::ValueId>> output_parts_; ///< As outputs.
   std::vector<Contribution> input_sums_; ///< As `autograd_.inputs`.
-  /// By output, by input: a path leads from one to the other.
-  std::vector<std::vector<bool>> reaches_;
+  std::vector<int32_t> input_step_; ///< The step of the last addition.
   std::vector<int32_t> input_ready_; ///< Ops recorded at the last addition.
   std::vector<int32_t> step_segments_;
   std::vector<int32_t> step_ends_; ///< First op after each closed step.

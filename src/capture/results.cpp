@@ -3,6 +3,10 @@
 
 #include <torch/csrc/autograd/variable.h>
 
+#include "capture/shadow.h"
+
+#include <ATen/core/grad_mode.h>
+
 #include <algorithm>
 
 namespace temper::capture {
@@ -80,7 +84,49 @@ bool find_chain(
   }
 }
 
+at::Tensor input_tensor(
+    const Binding& binding,
+    const std::vector<at::Tensor>& arguments) {
+  return binding.argument >= 0
+      ? arguments[static_cast<size_t>(binding.argument)]
+      : at::Tensor(c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
+                       reclaim_copy(binding.watched));
+}
+
+// True iff taking the chain of views again gives a tensor with the autograd
+// metadata of the result (a write or requires_grad_() may have changed them).
+bool retakes(
+    const Trace& trace,
+    const ResultPlan& plan,
+    const at::Tensor& input,
+    const at::Tensor& result) {
+  const auto again = apply_views(trace.graph, plan.chain, input);
+  return again.requires_grad() == result.requires_grad() &&
+      again.is_leaf() == result.is_leaf() &&
+      again.is_view() == result.is_view();
+}
+
 } // namespace
+
+at::Tensor apply_views(
+    const graph::Graph& graph,
+    const std::vector<ResultPlan::Step>& chain,
+    at::Tensor tensor) {
+  std::vector<at::Tensor> values(graph.values.size());
+  for (const auto& step : chain) {
+    // As in the call: in-place on a view that was made in no_grad mode raises.
+    const c10::AutoGradMode mode(step.grad_mode);
+    const auto& op = graph.ops[static_cast<size_t>(step.op)];
+    for (const auto& operand : op.operands) {
+      if (operand.kind == graph::Operand::Kind::kValue) {
+        values[static_cast<size_t>(operand.value)] = tensor;
+      }
+    }
+    auto results = call_raw_op(graph, op, values);
+    tensor = std::move(results[static_cast<size_t>(step.result)]);
+  }
+  return tensor;
+}
 
 std::vector<ResultPlan> plan_results(
     Recorder& recorder,
@@ -145,6 +191,15 @@ std::vector<ResultPlan> plan_results(
           recorder.fail("a result is a shallow copy of an input");
           return plans;
         }
+      } else if (!retakes(
+                     trace,
+                     plan,
+                     input_tensor(
+                         trace.bindings[static_cast<size_t>(plan.index)],
+                         arguments),
+                     result)) {
+        recorder.fail("a result is a view of an input with another history");
+        return plans;
       }
       continue;
     }

@@ -33,6 +33,13 @@ struct ResultPlan {
   int32_t shares_version_with = -1;
 };
 
+/// Calls the view ops of a chain on `tensor`, above autograd, each in the grad
+/// mode in which the call took it.
+at::Tensor apply_views(
+    const graph::Graph& graph,
+    const std::vector<ResultPlan::Step>& chain,
+    at::Tensor tensor);
+
 /// Plans every result, sets the graph's outputs and mutations, and ends the
 /// forward part. `original` maps a result to the call's own tensor. Notes in
 /// the recorder what can't be planned.

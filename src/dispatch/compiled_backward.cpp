@@ -165,22 +165,36 @@ bool SegmentNode::known(const variable_list& gradients) const {
   if (!plan.has_backward || at::GradMode::is_enabled()) {
     return false;
   }
-  for (size_t i = 0; i < entering.size(); ++i) {
-    if (gradients[i].defined() !=
-        plan.pattern.tangents[static_cast<size_t>(entering[i])]) {
+  const auto* info = autograd::get_current_graph_task_exec_info();
+  const auto needed = [&](size_t input) {
+    const auto& edge = state_->input_edges[input];
+    if (!edge.is_valid()) {
+      return false;
+    }
+    if (info == nullptr || info->empty()) {
+      return true;
+    }
+    const auto it = info->find(edge.function.get());
+    return it != info->end() && it->second.should_execute();
+  };
+  for (size_t i = 0; i < state_->input_edges.size(); ++i) {
+    if (!plan.pattern.needed[i] && needed(i)) {
       return false;
     }
   }
-  const auto* info = autograd::get_current_graph_task_exec_info();
-  for (size_t i = 0; i < state_->input_edges.size(); ++i) {
-    if (plan.pattern.needed[i] || !state_->input_edges[i].is_valid()) {
+  for (size_t i = 0; i < entering.size(); ++i) {
+    const auto output = static_cast<size_t>(entering[i]);
+    const bool expected = plan.pattern.tangents[output];
+    if (gradients[i].defined() == expected) {
       continue;
     }
-    if (info == nullptr || info->empty()) {
-      return false;
+    // A gradient that leads to nothing that is asked for: eager's engine does
+    // not follow it either.
+    bool matters = expected || plan.autograd.num_steps > 1;
+    for (size_t k = 0; k < state_->input_edges.size() && !matters; ++k) {
+      matters = plan.autograd.reaches[output][k] && needed(k);
     }
-    const auto it = info->find(state_->input_edges[i].function.get());
-    if (it != info->end() && it->second.should_execute()) {
+    if (matters) {
       return false;
     }
   }

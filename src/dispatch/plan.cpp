@@ -2,10 +2,8 @@
 #include "dispatch/plan.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/core/stack.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
-#include "capture/shadow.h"
 #include "dispatch/compiled_backward.h"
 #include "runtime/executor.h"
 
@@ -23,27 +21,6 @@ at::Tensor input_tensor(
   return at::Tensor(
       c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(
           binding.watched));
-}
-
-at::Tensor apply_chain(
-    const Plan& plan,
-    const capture::ResultPlan& result,
-    at::Tensor tensor) {
-  const auto& graph = plan.trace->graph;
-  std::vector<at::Tensor> values(graph.values.size());
-  for (const auto& step : result.chain) {
-    // As in the call: in-place on a view that was made in no_grad mode raises.
-    const c10::AutoGradMode mode(step.grad_mode);
-    const auto& op = graph.ops[static_cast<size_t>(step.op)];
-    for (const auto& operand : op.operands) {
-      if (operand.kind == graph::Operand::Kind::kValue) {
-        values[static_cast<size_t>(operand.value)] = tensor;
-      }
-    }
-    auto results = capture::call_raw_op(graph, op, values);
-    tensor = std::move(results[static_cast<size_t>(step.result)]);
-  }
-  return tensor;
 }
 
 std::vector<at::Tensor> run_plan(
@@ -101,12 +78,16 @@ std::vector<at::Tensor> run_plan(
         results[i] = results[static_cast<size_t>(result.index)];
         break;
       case Kind::kInput:
-        results[i] = apply_chain(
-            plan, result, input_tensor(plan, result.index, arguments));
+        results[i] = capture::apply_views(
+            plan.trace->graph,
+            result.chain,
+            input_tensor(plan, result.index, arguments));
         break;
       case Kind::kOutput: {
-        results[i] = apply_chain(
-            plan, result, outputs[static_cast<size_t>(result.index)]);
+        results[i] = capture::apply_views(
+            plan.trace->graph,
+            result.chain,
+            outputs[static_cast<size_t>(result.index)]);
         if (result.leaf) {
           results[i].set_requires_grad(true);
         }

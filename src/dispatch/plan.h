@@ -64,12 +64,6 @@ at::Tensor input_tensor(
     int32_t input,
     const std::vector<at::Tensor>& arguments);
 
-/// Calls the view ops of a result on `tensor`, above autograd.
-at::Tensor apply_chain(
-    const Plan& plan,
-    const capture::ResultPlan& result,
-    at::Tensor tensor);
-
 /// Runs a call whose signature has been proved and returns its results.
 std::vector<at::Tensor> run_plan(
     const std::shared_ptr<const Plan>& plan,
