@@ -10,8 +10,13 @@
 #include <sstream>
 #include <typeinfo>
 
+#include "support/mutants.h"
+
 namespace temper::testing {
 namespace {
+
+// Here, because who compares is who must notice.
+[[maybe_unused]] const bool has_mutant = install_mutant();
 
 // One report shows this many differences: the first one matters, the others
 // tell how far it spread.

@@ -1,0 +1,125 @@
+// Views, indexing and what moves elements, of random programs.
+#pragma once
+
+#include <vector>
+
+#include "ops_pointwise.h"
+
+namespace temper::fuzz {
+
+inline std::vector<OpDef> view_ops() {
+  return {
+      OP("view", "tS", 3, c.t(0).view(c.list(0))),
+      OP("reshape", "tS", 3, c.t(0).reshape(c.list(0))),
+      OP("flatten", "t", 1, c.t(0).flatten()),
+      OP("transpose", "tde", 4, c.t(0).transpose(c.n(0), c.n(1))),
+      OP("permute", "tO", 2, c.t(0).permute(c.list(0))),
+      OP("slice",
+         "tdah1",
+         4,
+         c.t(0).slice(c.n(0), c.n(1), c.n(1) + c.n(2), c.n(3))),
+      OP("slice.from", "tda", 2, c.t(0).slice(c.n(0), c.n(1))),
+      OP("select", "tda", 4, c.t(0).select(c.n(0), c.n(1))),
+      OP("select.last", "td", 1, c.t(0).select(c.n(0), -1)),
+      OP("narrow", "tdah", 3, c.t(0).narrow(c.n(0), c.n(1), c.n(2))),
+      OP("expand_as", "ct", 2, c.t(0).expand_as(c.t(1))),
+      OP("expand",
+         "t1",
+         2,
+         c.t(0).unsqueeze(0).expand({c.n(0)}, false).squeeze(-1)),
+      OP("broadcast_to", "ts", 1, c.t(0).broadcast_to(c.t(1).sizes())),
+      OP("unsqueeze", "td", 3, c.t(0).unsqueeze(c.n(0))),
+      OP("squeeze", "t", 1, c.t(0).squeeze()),
+      OP("squeeze.dim", "td", 1, c.t(0).squeeze(c.n(0))),
+      OP("unsqueeze_", "td", 1, c.t(0).unsqueeze_(c.n(0))),
+      OP("transpose_", "tde", 1, c.t(0).transpose_(c.n(0), c.n(1))),
+      OP("diagonal", "M", 1, c.t(0).diagonal()),
+      OP("unfold", "td", 1, c.t(0).unfold(c.n(0), 2, 1)),
+      OP("view_as_same", "ts", 1, c.t(0).view_as(c.t(1))),
+      OP("as_strided",
+         "t11n",
+         2,
+         c.t(0).clone().as_strided({2, c.n(0)}, {1, c.n(1)}, c.n(2))),
+      OP("movedim", "tde", 1, c.t(0).movedim(c.n(0), c.n(1))),
+      OP("alias", "t", 1, torch::alias(c.t(0))),
+      {"chunk",
+       "td1",
+       3,
+       [](const Call& c) { return c.t(0).chunk(c.n(1) + 1, c.n(0)); }},
+      {"split",
+       "td1",
+       2,
+       [](const Call& c) { return c.t(0).split(c.n(1), c.n(0)); }},
+      {"unbind", "td", 1, [](const Call& c) { return c.t(0).unbind(c.n(0)); }},
+  };
+}
+
+inline std::vector<OpDef> index_ops() {
+  return {
+      OP("cat", "tsd", 3, torch::cat({c.t(0), c.t(1)}, c.n(0))),
+      OP("cat.self", "td", 1, torch::cat({c.t(0), c.t(0), c.t(0)}, c.n(0))),
+      OP("stack", "tsd", 3, torch::stack({c.t(0), c.t(1)}, c.n(0))),
+      OP("index_select",
+         "tjd",
+         2,
+         c.t(0).index_select(c.n(0), c.index(1, c.n(0)))),
+      OP("index_select.raw", "tjd", 1, c.t(0).index_select(c.n(0), c.t(1))),
+      OP("gather", "tgd", 2, c.t(0).gather(c.n(0), c.index(1, c.n(0)))),
+      OP("index", "tj", 2, c.t(0).index({c.index(1, 0)})),
+      OP("index.pair", "tjj", 1, c.t(0).index({c.index(1, 0), c.index(2, 1)})),
+      OP("index_add",
+         "tjdr",
+         1,
+         c.t(0).index_add(
+             c.n(0),
+             c.index(1, c.n(0)),
+             c.t(0).index_select(c.n(0), c.index(1, c.n(0))),
+             c.x(1))),
+      OP("index_add_",
+         "tjd",
+         1,
+         c.t(0).index_add_(
+             c.n(0),
+             c.index(1, c.n(0)),
+             c.t(0).index_select(c.n(0), c.index(1, c.n(0))))),
+      OP("index_fill_",
+         "tjdr",
+         1,
+         c.t(0).index_fill_(c.n(0), c.index(1, c.n(0)), c.x(1))),
+      OP("index_put_",
+         "tjr",
+         1,
+         c.t(0).index_put_(
+             {c.index(1, 0)}, torch::full({}, c.x(0), c.t(0).options()))),
+      OP("index_put.add",
+         "tj",
+         1,
+         c.t(0).index_put(
+             {c.index(1, 0)}, c.t(0).index({c.index(1, 0)}), true)),
+      OP("scatter",
+         "tgdr",
+         1,
+         c.t(0).scatter(c.n(0), c.index(1, c.n(0)), c.x(1))),
+      OP("scatter_add",
+         "tgsd",
+         1,
+         c.t(0).scatter_add(c.n(0), c.index(1, c.n(0)), c.t(2))),
+      OP("scatter_",
+         "tgsd",
+         1,
+         c.t(0).scatter_(c.n(0), c.index(1, c.n(0)), c.t(2))),
+      OP("embedding", "Mi", 3, torch::embedding(c.t(0), c.index(1, 0))),
+      OP("take_along_dim",
+         "tgd",
+         1,
+         c.t(0).take_along_dim(c.index(1, c.n(0)), c.n(0))),
+      OP("flip", "td", 1, c.t(0).flip({c.n(0)})),
+      OP("roll", "tdn", 1, c.t(0).roll(c.n(1), c.n(0))),
+      OP("repeat", "M1", 1, c.t(0).repeat({c.n(0), 2})),
+      OP("one_hot", "i", 1, torch::one_hot(c.t(0).remainder(4), 4)),
+      OP("masked_select", "f", 1, c.t(0).masked_select(c.t(0) > 0)),
+      OP("pad", "fr", 1, torch::constant_pad_nd(c.t(0), {1, 2}, c.x(0))),
+  };
+}
+
+} // namespace temper::fuzz

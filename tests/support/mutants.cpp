@@ -1,0 +1,153 @@
+// The mutants by name.
+#include "support/mutants.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "graph/build.h"
+#include "graph/graph.h"
+#include "passes/mutants.h"
+
+namespace temper::testing {
+namespace {
+
+using graph::Graph;
+
+// The first product becomes a maximum.
+bool change_product(Graph& graph) {
+  for (graph::Op& op : graph.ops) {
+    if (graph::op_name(op.op) == "aten::mul.Tensor") {
+      op.op = graph::find_op("aten::maximum");
+      return true;
+    }
+  }
+  return false;
+}
+
+// Two outputs of one type go to each other's place.
+bool swap_outputs(Graph& graph) {
+  const auto type = [&](size_t i) {
+    return graph.outputs[i] == graph::kNoValue
+        ? nullptr
+        : &graph.values[static_cast<size_t>(graph.outputs[i])].type;
+  };
+  for (size_t i = 0; i < graph.outputs.size(); ++i) {
+    for (size_t j = 0; j < i; ++j) {
+      if (type(i) != nullptr && type(j) != nullptr &&
+          graph.outputs[i] != graph.outputs[j] &&
+          type(i)->dtype == type(j)->dtype &&
+          type(i)->sizes == type(j)->sizes &&
+          type(i)->strides == type(j)->strides) {
+        std::swap(graph.outputs[i], graph.outputs[j]);
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// A gradient is delivered undefined.
+bool lose_gradient(Graph& graph) {
+  for (graph::Segment& segment : graph.segments) {
+    for (graph::Delivery& delivery : segment.deliveries) {
+      if (delivery.value != graph::kNoValue) {
+        delivery.value = graph::kNoValue;
+        return true;
+      }
+    }
+  }
+  return false;
+}
+
+// Every run-time scalar is frozen to the value of the trace.
+bool freeze_slots(Graph& graph) {
+  bool changed = false;
+  for (graph::Op& op : graph.ops) {
+    for (graph::Operand& operand : op.operands) {
+      const auto value = [&](size_t i) {
+        return graph.slots[static_cast<size_t>(operand.slots[i])];
+      };
+      if (operand.kind == graph::Operand::Kind::kSlot) {
+        operand = graph::constant_operand(value(0));
+        changed = true;
+      } else if (
+          operand.kind == graph::Operand::Kind::kSlotList &&
+          !operand.slots.empty() && value(0).isInt()) {
+        std::vector<int64_t> list;
+        for (size_t i = 0; i < operand.slots.size(); ++i) {
+          list.push_back(value(i).toInt());
+        }
+        operand = graph::constant_operand(list);
+        changed = true;
+      }
+    }
+  }
+  return changed;
+}
+
+struct Mutant {
+  const char* name;
+  bool (*change)(Graph&);
+};
+
+constexpr Mutant kMutants[] = {
+    {"change_activation", &passes::mutants::change_activation},
+    {"change_product", &change_product},
+    {"drop_mutation", &passes::mutants::drop_mutation},
+    {"swap_deliveries", &passes::mutants::swap_deliveries},
+    {"lose_gradient", &lose_gradient},
+    {"swap_outputs", &swap_outputs},
+    {"freeze_slots", &freeze_slots},
+    {"skip_epilogue_copy", &passes::mutants::skip_epilogue_copy},
+};
+
+class MutantEnvironment : public ::testing::Environment {
+ public:
+  explicit MutantEnvironment(const Mutant& mutant) : mutant_(mutant) {}
+
+  void SetUp() override {
+    scope_ = std::make_unique<passes::mutants::Scope>(mutant_.change);
+  }
+  void TearDown() override {
+    std::cout << "mutant " << mutant_.name << " changed "
+              << passes::mutants::Scope::changed() << " graphs" << std::endl;
+    scope_.reset();
+  }
+
+ private:
+  const Mutant& mutant_;
+  std::unique_ptr<passes::mutants::Scope> scope_;
+};
+
+} // namespace
+
+bool install_mutant() {
+  const char* const name = std::getenv("TEMPER_TEST_MUTANT");
+  if (name == nullptr || *name == '\0') {
+    return false;
+  }
+  const bool list = std::string_view(name) == "list";
+  for (const Mutant& mutant : kMutants) {
+    if (list) {
+      std::cout << mutant.name << '\n';
+    } else if (std::string_view(name) == mutant.name) {
+      // Googletest owns it.
+      ::testing::AddGlobalTestEnvironment(new MutantEnvironment(mutant));
+      return true;
+    }
+  }
+  if (!list) {
+    std::cerr << "TEMPER_TEST_MUTANT is '" << name
+              << "', expected one of those that 'list' prints\n";
+  }
+  std::exit(list ? 0 : 2);
+}
+
+} // namespace temper::testing

@@ -1,0 +1,14 @@
+// Runs a whole test program on wrong graphs, to see that it notices: with
+// TEMPER_TEST_MUTANT=<name> in the environment, each graph that is compiled is
+// changed by that mutant. scripts/check-mutants runs them all.
+#pragma once
+
+namespace temper::testing {
+
+/// Registers an environment of the test program that switches the mutant on,
+/// and says at the end how many graphs it changed, if there is one in the
+/// environment. True iff there is; ends the program if nobody knows its name
+/// ("list" is answered with all names).
+bool install_mutant();
+
+} // namespace temper::testing
