@@ -44,9 +44,6 @@ struct Schedule {
   Backward backward = Backward::kNone;
   std::vector<CallSpec> calls;
   uint32_t roots = ~0U; ///< Bit i: output i gets a gradient.
-  /// autograd::grad: bit i asks for the gradient of the i-th of arguments and
-  /// parameters.
-  uint32_t inputs = ~0U;
   bool varying_roots = false; ///< Other ones in each call.
   int layout = 0; ///< Of grad_outputs: dense, expanded, transposed.
   bool step = false; ///< The parameters move after each backward.

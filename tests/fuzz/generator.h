@@ -81,6 +81,11 @@ class Generator : private Chooser {
     if (chance(40)) {
       s.calls.push_back(call);
     }
+    if (known::kThinGradients && s.backward != Schedule::Backward::kNone) {
+      for (CallSpec& each : s.calls) {
+        each.batch += each.batch == 1;
+      }
+    }
   }
 
   std::vector<int64_t> sizes(int64_t rank) {
@@ -165,7 +170,6 @@ class Generator : private Chooser {
     for (const TensorSpec& spec : c.arguments) {
       made.push_back(data.make(spec, call.batch, made));
     }
-    leaves_ = made;
     for (const TensorSpec& spec : c.parameters) {
       registers_.push_back(data.make(spec, call.batch, registers_));
     }
@@ -208,30 +212,9 @@ class Generator : private Chooser {
       // Eager forgets the history of a view, and says so when asked for it.
       return self.is_view();
     }
-    if (known::kMetadataChanges &&
+    return known::kMetadataChanges &&
         (name == "unsqueeze_" || name == "transpose_") &&
-        now.mode == Instruction::Mode::kNoGrad && self.requires_grad()) {
-      return true;
-    }
-    if (known::kRequiredViews && name == "requires_grad_" && self.is_view()) {
-      return true;
-    }
-    if (!known::kDetachedWrites || self.requires_grad() ||
-        name.find('_') == std::string_view::npos) {
-      return false;
-    }
-    const bool differentiable =
-        std::any_of(now.operands.begin(), now.operands.end(), [&](int reg) {
-          return tensor(reg).requires_grad();
-        });
-    const Program& p = result_.program;
-    const auto inputs = p.num_arguments + p.num_parameters + p.num_buffers;
-    for (int reg = 0; reg < inputs && differentiable; ++reg) {
-      if (tensor(reg).is_alias_of(self)) {
-        return true;
-      }
-    }
-    return false;
+        now.mode == Instruction::Mode::kNoGrad && self.requires_grad();
   }
 
   // After it ran.
@@ -342,43 +325,16 @@ class Generator : private Chooser {
       if (known::kSharedRoots) {
         leave_out_shared();
       }
-      if (known::kUnreachedInputs) {
-        leave_out_unreached();
-      }
     }
   }
 
-  void leave_out_unreached() {
-    Program& p = result_.program;
-    Tensors roots;
-    Tensors gradients;
-    for (size_t i = 0; i < p.outputs.size(); ++i) {
-      const Tensor& t = tensor(p.outputs[i]);
-      if (((result_.schedule.roots >> i) & 1U) != 0 && t.requires_grad()) {
-        roots.push_back(t);
-        gradients.push_back(torch::ones_like(t));
-      }
-    }
-    Tensors inputs = leaves_;
-    for (int i = 0; i < p.num_parameters; ++i) {
-      inputs.push_back(tensor(p.num_arguments + i));
-    }
-    result_.schedule.inputs = 0;
-    for (size_t i = 0; i < inputs.size() && !roots.empty(); ++i) {
-      if (!inputs[i].requires_grad()) {
-        continue;
-      }
-      try {
-        const auto reached = torch::autograd::grad(
-            roots, {inputs[i]}, gradients, true, false, true);
-        if (reached[0].defined()) {
-          result_.schedule.inputs |= 1U << i;
-        }
-      } catch (const std::exception&) {
-        result_.schedule.inputs = ~0U; // The trial will throw, too.
-        return;
-      }
-    }
+  // In evaluation it is its operand itself.
+  bool is_dropout(int reg) const {
+    const auto& code = result_.program.code;
+    return std::any_of(code.begin(), code.end(), [&](const Instruction& now) {
+      return !now.results.empty() && now.results[0] == reg &&
+          std::string_view(all_ops()[now.op].name) == "dropout";
+    });
   }
 
   void leave_out_shared() {
@@ -386,7 +342,7 @@ class Generator : private Chooser {
     const int inputs = p.num_arguments + p.num_parameters + p.num_buffers;
     for (size_t i = 0; i < p.outputs.size(); ++i) {
       const Tensor& output = tensor(p.outputs[i]);
-      bool shared = output.is_view();
+      bool shared = output.is_view() || is_dropout(p.outputs[i]);
       for (int reg = 0; reg < inputs; ++reg) {
         shared |= tensor(reg).is_alias_of(output);
       }
@@ -423,7 +379,6 @@ class Generator : private Chooser {
   }
 
   Case result_;
-  Tensors leaves_; ///< What the arguments were made of.
   const torch::Dtype common_ = random_() % 10 == 0 ? torch::kDouble
       : random_() % 10 == 0                        ? torch::kBFloat16
                                                    : torch::kFloat;
