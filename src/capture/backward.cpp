@@ -6,8 +6,10 @@
 //    what the region's nodes sent here. Several are summed as the engine did,
 //    in order of arrival. Then ops are recorded until the post hook.
 // 3. Post: each gradient goes to another node of the region, to an input, or to
-//    an output (its inner part).
-// 4. When the engine's graph task ends, deliveries are cut into segments.
+//    an output (its inner part). The two latter are handed to the engine one by
+//    one, in order: it adds them to what comes from outside, as in eager.
+// 4. When the engine's graph task ends, they are cut into segments. The next
+//    backward through the call is recorded as an alternative.
 #include "capture/backward.h"
 
 #include <ATen/core/grad_mode.h>
@@ -162,15 +164,13 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
   }
   // Walk. Output ports reached from inside have an inner gradient part.
   std::vector<Node*> stack = roots;
-  std::unordered_map<Node*, bool> seen;
   std::vector<Node*> inner_outputs;
   while (!stack.empty()) {
     Node* node = stack.back();
     stack.pop_back();
-    if (!seen.emplace(node, true).second) {
+    if (!record->nodes_.try_emplace(node, record->nodes_.size()).second) {
       continue;
     }
-    record->nodes_.push_back(node);
     if (has_hooks(*node)) {
       recorder->fail("a hook on an intermediate tensor (" + node->name() + ")");
       return nullptr;
@@ -248,58 +248,103 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
   autograd.num_steps = static_cast<int32_t>(inner_outputs.size()) + 1;
   record->autograd_ = autograd;
   record->find_reach();
-  autograd.reaches = record->autograd_.reaches;
-  record->pattern_.tangents.resize(autograd.outputs.size());
-  record->pattern_.needed.resize(autograd.inputs.size());
-  record->output_parts_.resize(autograd.outputs.size());
-  record->input_sums_.resize(autograd.inputs.size());
-  record->input_ready_.resize(autograd.inputs.size());
-  record->input_step_.resize(autograd.inputs.size());
-  record->step_tangents_.resize(static_cast<size_t>(autograd.num_steps));
+  record->count_edges();
+  autograd = record->autograd_;
+  end_forward(trace);
   record->recorder_ = std::move(recorder);
   record->done_ = std::move(done);
-  for (auto* node : record->nodes_) {
+  for (const auto& [node, place] : record->nodes_) {
     node->add_pre_hook(std::make_unique<PreHook>(record, node));
     node->add_post_hook(std::make_unique<PostHook>(record, node));
   }
   return record;
 }
 
-// Which inputs each output depends on.
+// Where a gradient goes from each output.
 void BackwardRecord::find_reach() {
-  autograd_.reaches.assign(
-      autograd_.outputs.size(),
-      std::vector<bool>(autograd_.inputs.size(), false));
+  autograd_.reach.resize(autograd_.outputs.size());
   for (const auto& [start, output] : output_ports_) {
-    auto& reached = autograd_.reaches[static_cast<size_t>(output)];
+    auto& reach = autograd_.reach[static_cast<size_t>(output)];
+    reach.inputs.resize(autograd_.inputs.size());
+    reach.outputs.resize(autograd_.outputs.size());
+    reach.nodes.resize(nodes_.size());
     std::vector<Node*> stack{start.first};
-    std::unordered_map<Node*, bool> seen;
     while (!stack.empty()) {
       Node* node = stack.back();
       stack.pop_back();
-      if (!seen.emplace(node, true).second) {
+      const auto place = nodes_.find(node);
+      if (place == nodes_.end() || reach.nodes[place->second]) {
         continue;
       }
+      reach.nodes[place->second] = true;
       for (const auto& edge : node->next_edges()) {
-        if (!edge.is_valid()) {
+        const Port port{edge.function.get(), edge.input_nr};
+        if (const auto input = input_ports_.find(port);
+            input != input_ports_.end()) {
+          reach.inputs[static_cast<size_t>(input->second)] = true;
           continue;
         }
-        const auto input =
-            input_ports_.find({edge.function.get(), edge.input_nr});
-        if (input != input_ports_.end()) {
-          reached[static_cast<size_t>(input->second)] = true;
-        } else if (!is_accumulate(edge.function.get())) {
-          stack.push_back(edge.function.get());
+        if (const auto inner = output_ports_.find(port);
+            inner != output_ports_.end()) {
+          reach.outputs[static_cast<size_t>(inner->second)] = true;
+        }
+        stack.push_back(port.first);
+      }
+    }
+  }
+}
+
+void BackwardRecord::count_edges() {
+  autograd_.edges.resize(static_cast<size_t>(autograd_.num_steps));
+  for (int32_t step = 0; step < autograd_.num_steps; ++step) {
+    auto& edges = autograd_.edges[static_cast<size_t>(step)];
+    edges.inputs.resize(autograd_.inputs.size());
+    edges.outputs.resize(autograd_.outputs.size());
+    std::vector<Node*> stack;
+    for (const auto& [port, output] : output_ports_) {
+      if (autograd_.outputs[static_cast<size_t>(output)].step == step) {
+        stack.push_back(port.first);
+      }
+    }
+    std::vector<bool> seen(nodes_.size());
+    while (!stack.empty()) {
+      Node* node = stack.back();
+      stack.pop_back();
+      const auto place = nodes_.find(node);
+      if (place == nodes_.end() || seen[place->second]) {
+        continue;
+      }
+      seen[place->second] = true;
+      for (const auto& edge : node->next_edges()) {
+        const Port port{edge.function.get(), edge.input_nr};
+        if (const auto input = input_ports_.find(port);
+            input != input_ports_.end()) {
+          ++edges.inputs[static_cast<size_t>(input->second)];
+        } else if (const auto inner = output_ports_.find(port);
+                   inner != output_ports_.end()) {
+          ++edges.outputs[static_cast<size_t>(inner->second)];
+        } else {
+          stack.push_back(port.first);
         }
       }
     }
   }
 }
 
-// The first node of the first backward.
+// The first node of a backward.
 bool BackwardRecord::start() {
   state_ = State::kRecording;
   task_ = torch::autograd::get_current_graph_task_id();
+  last_ = {};
+  last_.pattern.first_step = -1;
+  last_.pattern.tangents.resize(autograd_.outputs.size());
+  last_.pattern.needed.resize(autograd_.inputs.size());
+  last_.readers.resize(nodes_.size());
+  first_op_ = static_cast<int32_t>(recorder_->trace().graph.ops.size());
+  pending_.clear();
+  sent_.clear();
+  step_ends_.clear();
+  step_tangents_.assign(static_cast<size_t>(autograd_.num_steps), {});
   const auto* info = torch::autograd::get_current_graph_task_exec_info();
   for (const auto& [port, index] : input_ports_) {
     bool needed = true;
@@ -307,7 +352,7 @@ bool BackwardRecord::start() {
       const auto it = info->find(port.first);
       needed = it != info->end() && it->second.should_execute();
     }
-    pattern_.needed[static_cast<size_t>(index)] = needed;
+    last_.pattern.needed[static_cast<size_t>(index)] = needed;
   }
   if (at::GradMode::is_enabled()) {
     recorder_->fail("double backward (create_graph) through the call");
@@ -327,12 +372,6 @@ void BackwardRecord::abandon() {
   done_ = nullptr;
 }
 
-void BackwardRecord::contribute(Contribution& sum, ValueId value) {
-  sum.value =
-      sum.value == kNoValue ? value : recorder_->record_sum(sum.value, value);
-  ++sum.count;
-}
-
 void BackwardRecord::close_step(int32_t step) {
   const auto here = static_cast<int32_t>(recorder_->trace().graph.ops.size());
   while (static_cast<int32_t>(step_ends_.size()) < step) {
@@ -340,25 +379,8 @@ void BackwardRecord::close_step(int32_t step) {
   }
 }
 
-void BackwardRecord::before(Node* node, const at::TensorList& gradients) {
-  std::unique_lock lock(mutex_);
-  if (state_ == State::kDone) {
-    return;
-  }
-  if (state_ == State::kWaiting && !start()) {
-    return;
-  }
-  if (recorder_->failed()) {
-    return;
-  }
-  if (torch::autograd::get_current_graph_task_id() != task_) {
-    recorder_->fail("a backward inside the backward");
-    return;
-  }
-  if (capturing()) {
-    recorder_->fail("the backward ran inside another compiled call");
-    return;
-  }
+// Finds out what the gradients of a node are. False if it can't be recorded.
+bool BackwardRecord::takes_in(Node* node, const at::TensorList& gradients) {
   for (uint32_t slot = 0; slot < gradients.size(); ++slot) {
     const auto& gradient = gradients[slot];
     if (!gradient.defined()) {
@@ -368,12 +390,16 @@ void BackwardRecord::before(Node* node, const at::TensorList& gradients) {
     if (output != output_ports_.end()) {
       const auto index = static_cast<size_t>(output->second);
       const auto step = autograd_.outputs[index].step;
-      if (step > 0 && step < static_cast<int32_t>(step_ends_.size())) {
+      if (step < static_cast<int32_t>(step_ends_.size())) {
         recorder_->fail("the backward reached the results in another order");
-        return;
+        return false;
       }
       close_step(step);
-      pattern_.tangents[index] = true;
+      auto& pattern = last_.pattern;
+      if (pattern.first_step < 0) {
+        pattern.first_step = step;
+      }
+      pattern.tangents[index] = true;
       const auto input =
           static_cast<int32_t>(recorder_->trace().graph.inputs.size());
       recorder_->add_tangent(gradient, autograd_.outputs[index].output);
@@ -384,17 +410,57 @@ void BackwardRecord::before(Node* node, const at::TensorList& gradients) {
     if (sent == pending_.end()) {
       recorder_->fail(
           "a gradient entered " + node->name() + " from outside of the call");
-      return;
+      return false;
     }
     if (sent->second.count > 1) {
       recorder_->place_sum(sent->second.value, gradient);
     } else if (recorder_->resolve(gradient) != sent->second.value) {
       recorder_->fail("a gradient was changed on its way to " + node->name());
-      return;
+      return false;
     }
   }
+  return true;
+}
+
+void BackwardRecord::before(Node* node, const at::TensorList& gradients) {
+  std::unique_lock lock(mutex_);
+  if (state_ == State::kDone || recorder_->failed()) {
+    return;
+  }
+  if (state_ == State::kWaiting && !start()) {
+    return;
+  }
+  if (torch::autograd::get_current_graph_task_id() != task_) {
+    recorder_->fail("a backward inside the backward");
+    return;
+  }
+  if (capturing()) {
+    recorder_->fail("the backward ran inside another compiled call");
+    return;
+  }
+  if (!takes_in(node, gradients)) {
+    return;
+  }
   inside_ = true;
+  ops_before_ = recorder_->trace().graph.ops.size();
   begin_intercept(*recorder_);
+}
+
+// Whether the ops of a node read what the forward had saved.
+void BackwardRecord::note_reader(Node* node) {
+  const auto& trace = recorder_->trace();
+  const auto saved = [&](ValueId id) {
+    return id != kNoValue && static_cast<size_t>(id) < trace.forward.values;
+  };
+  for (size_t i = ops_before_; i < trace.graph.ops.size(); ++i) {
+    for (const auto& operand : trace.graph.ops[i].operands) {
+      if (saved(operand.value) ||
+          std::any_of(operand.values.begin(), operand.values.end(), saved)) {
+        last_.readers[nodes_.at(node)] = true;
+        return;
+      }
+    }
+  }
 }
 
 void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
@@ -404,6 +470,7 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
   }
   end_intercept();
   inside_ = false;
+  note_reader(node);
   const auto& edges = node->next_edges();
   for (size_t i = 0; i < gradients.size() && i < edges.size(); ++i) {
     if (!gradients[i].defined() || !edges[i].is_valid() ||
@@ -420,106 +487,94 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
       return;
     }
     const Port port{edges[i].function.get(), edges[i].input_nr};
+    const auto send = [&](graph::Delivery::Target target, int32_t index) {
+      sent_.push_back(
+          {{target, index, value},
+           static_cast<int32_t>(step_ends_.size()),
+           static_cast<int32_t>(recorder_->trace().graph.ops.size())});
+    };
     if (const auto input = input_ports_.find(port);
         input != input_ports_.end()) {
-      const auto index = static_cast<size_t>(input->second);
-      contribute(input_sums_[index], value);
-      input_step_[index] = static_cast<int32_t>(step_ends_.size());
-      input_ready_[index] =
-          static_cast<int32_t>(recorder_->trace().graph.ops.size());
+      send(
+          graph::Delivery::Target::kInput,
+          autograd_.inputs[static_cast<size_t>(input->second)]);
     } else if (const auto output = output_ports_.find(port);
                output != output_ports_.end()) {
-      output_parts_[static_cast<size_t>(output->second)].push_back(value);
+      send(
+          graph::Delivery::Target::kOutput,
+          autograd_.outputs[static_cast<size_t>(output->second)].output);
     } else {
-      contribute(pending_[port], value);
+      auto& sum = pending_[port];
+      sum.value =
+          sum.count == 0 ? value : recorder_->record_sum(sum.value, value);
+      ++sum.count;
     }
   }
 }
 
-// The graph task has ended: cut the backward ops into segments.
-void BackwardRecord::finish() {
-  std::unique_lock lock(mutex_);
-  if (state_ != State::kRecording) {
-    return;
-  }
-  state_ = State::kDone;
+// Segments end with a step, or where enough gradients have come together.
+void BackwardRecord::cut_into_segments() {
   auto& graph = recorder_->trace().graph;
-  // That an input gets nothing where nothing leads to it is known, too.
-  for (size_t i = 0; i < pattern_.needed.size(); ++i) {
-    bool reached = false;
-    for (size_t o = 0; o < pattern_.tangents.size(); ++o) {
-      reached = reached || (pattern_.tangents[o] && autograd_.reaches[o][i]);
-    }
-    if (!reached) {
-      pattern_.needed[i] = true;
-    }
-  }
-  const auto end = static_cast<int32_t>(graph.ops.size());
   close_step(autograd_.num_steps);
-  // Gradients of inputs in the order in which they are ready.
-  struct Ready {
-    int32_t step;
-    int32_t at;
-    graph::Delivery delivery;
-  };
-  std::vector<Ready> ready;
-  for (size_t i = 0; i < input_sums_.size(); ++i) {
-    if (input_sums_[i].value != kNoValue) {
-      ready.push_back(
-          {input_step_[i],
-           input_ready_[i],
-           {graph::Delivery::Target::kInput,
-            autograd_.inputs[i],
-            input_sums_[i].value}});
-    }
-  }
-  std::stable_sort(
-      ready.begin(), ready.end(), [](const auto& a, const auto& b) {
-        return std::pair(a.step, a.at) < std::pair(b.step, b.at);
-      });
+  const auto number =
+      graph.segments.empty() ? 0 : graph.segments.back().backward + 1;
   size_t next = 0;
-  int32_t first = graph.num_forward_ops;
+  int32_t first = first_op_;
   for (int32_t step = 0; step < autograd_.num_steps; ++step) {
-    const auto step_end = step + 1 == autograd_.num_steps
-        ? end
-        : step_ends_[static_cast<size_t>(step)];
+    const auto step_end = step_ends_[static_cast<size_t>(step)];
     graph::Segment segment;
-    step_segments_.push_back(static_cast<int32_t>(graph.segments.size()));
+    segment.backward = number;
     segment.first_op = first;
     segment.tangents = step_tangents_[static_cast<size_t>(step)];
+    last_.step_segments.push_back(static_cast<int32_t>(graph.segments.size()));
     size_t bytes = 0;
-    while (next < ready.size() && ready[next].step == step) {
-      segment.deliveries.push_back(ready[next].delivery);
-      bytes += bytes_of(
-          graph.values[static_cast<size_t>(ready[next].delivery.value)].type);
-      const auto at = ready[next].at;
-      ++next;
-      if (bytes >= kBucketBytes && at < step_end) {
-        segment.end_op = at;
+    for (; next < sent_.size() && sent_[next].step == step; ++next) {
+      const auto& sent = sent_[next];
+      if (bytes >= kBucketBytes && sent.at > sent_[next - 1].at) {
+        segment.end_op = sent_[next - 1].at;
         graph.segments.push_back(segment);
         segment = {};
-        segment.first_op = at;
+        segment.backward = number;
+        segment.first_op = graph.segments.back().end_op;
         bytes = 0;
       }
-    }
-    for (size_t o = 0; o < autograd_.outputs.size(); ++o) {
-      // The inner parts of a gradient go to the step that takes it in, one by
-      // one: the engine adds them to what comes from outside, as in eager.
-      if (autograd_.outputs[o].step != step + 1) {
-        continue;
-      }
-      for (const auto part : output_parts_[o]) {
-        segment.deliveries.push_back(
-            {graph::Delivery::Target::kOutput,
-             autograd_.outputs[o].output,
-             part});
-      }
+      segment.deliveries.push_back(sent.delivery);
+      bytes +=
+          bytes_of(graph.values[static_cast<size_t>(sent.delivery.value)].type);
     }
     segment.end_op = step_end;
     graph.segments.push_back(std::move(segment));
     first = step_end;
   }
-  auto done = std::move(done_);
+  last_.step_segments.push_back(static_cast<int32_t>(graph.segments.size()));
+}
+
+// The graph task has ended.
+void BackwardRecord::finish() {
+  std::unique_lock lock(mutex_);
+  if (state_ != State::kRecording) {
+    return;
+  }
+  state_ = State::kWaiting;
+  auto& pattern = last_.pattern;
+  if (pattern.first_step < 0 && !recorder_->failed()) {
+    return; // No gradient came in: nothing was recorded.
+  }
+  // That an input gets nothing where nothing leads to it is known, too.
+  for (size_t i = 0; i < pattern.needed.size(); ++i) {
+    bool reached = false;
+    for (size_t o = 0; o < pattern.tangents.size(); ++o) {
+      reached =
+          reached || (pattern.tangents[o] && autograd_.reach[o].inputs[i]);
+    }
+    if (!reached) {
+      pattern.needed[i] = true;
+    }
+  }
+  if (!recorder_->failed()) {
+    cut_into_segments();
+  }
+  const auto done = done_;
   lock.unlock();
   if (done) {
     done(*this);

@@ -1,6 +1,6 @@
-// Recording the user's own backward: hooks on the autograd nodes between a
+// Recording the user's own backwards: hooks on the autograd nodes between a
 // traced call's outputs and its inputs switch the recorder on for exactly those
-// nodes, and latch off after the first backward.
+// nodes, in each backward that reaches them.
 #pragma once
 
 #include <torch/csrc/autograd/edge.h>
@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "capture/joint.h"
 #include "capture/recorder.h"
 #include "capture/results.h"
 
@@ -30,27 +31,37 @@ struct AutogradTrace {
   struct OutputGrad {
     int32_t output = 0;
     int32_t step = 0;
+    bool operator==(const OutputGrad&) const = default;
   };
   std::vector<OutputGrad> outputs;
   /// Graph inputs to which gradients flow.
   std::vector<int32_t> inputs;
   int32_t num_steps = 1;
-  /// By output, by input (as above): a path leads from one to the other.
-  std::vector<std::vector<bool>> reaches;
+  /// Where a gradient goes from an output: bit i for `inputs[i]`, `outputs[i]`
+  /// and the i-th autograd node of the call.
+  struct Reach {
+    std::vector<bool> inputs;
+    std::vector<bool> outputs;
+    std::vector<bool> nodes;
+    bool operator==(const Reach&) const = default;
+  };
+  std::vector<Reach> reach; ///< By output.
+  /// How many edges lead from what one step takes in to each of `inputs` and,
+  /// of later steps, of `outputs`.
+  struct Edges {
+    std::vector<int32_t> inputs;
+    std::vector<int32_t> outputs;
+    bool operator==(const Edges&) const = default;
+  };
+  std::vector<Edges> edges; ///< By step.
+  bool operator==(const AutogradTrace&) const = default;
 };
 
-/// Which backward was seen: bit i of `tangents` for `outputs[i]`, of `needed`
-/// for `inputs[i]`.
-struct BackwardPattern {
-  std::vector<bool> tangents;
-  std::vector<bool> needed;
-  bool operator==(const BackwardPattern&) const = default;
-};
-
-/// Waits for the first backward through a traced call and records it.
+/// Waits for backwards through a traced call and records them. The hooks keep
+/// it alive as long as the call's autograd graph.
 class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
  public:
-  /// Called once, when the first backward has ended. `failed()` tells.
+  /// Called when a backward has ended. `failed()` tells.
   using Done = std::function<void(BackwardRecord&)>;
 
   /// Walks the autograd graph from the outputs and puts hooks on it. Returns
@@ -73,33 +84,20 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   const std::string& reason() const {
     return recorder_->trace().unsupported;
   }
-  /// The joint trace, after `Done`.
-  Trace& trace() {
+  /// The forward with every backward until now.
+  const Trace& trace() const {
     return recorder_->trace();
   }
-  const BackwardPattern& pattern() const {
-    return pattern_;
+  /// The backward that ended last.
+  const RecordedBackward& last() const {
+    return last_;
   }
-
-  /// For each step of the chain, its first segment; after `Done`.
-  const std::vector<int32_t>& step_segments() const {
-    return step_segments_;
+  /// True iff a backward has begun that has not ended: it threw.
+  bool interrupted() const {
+    return state_ == State::kRecording;
   }
-  const AutogradTrace& autograd() const {
-    return autograd_;
-  }
-  /// True iff a backward has begun.
-  bool started() const {
-    return state_ != State::kWaiting;
-  }
-  /// No backward is waited for any more.
+  /// Makes all hooks silent.
   void abandon();
-  Trace take_trace() {
-    return std::move(recorder_->trace());
-  }
-  const Recorder& recorder() const {
-    return *recorder_;
-  }
 
   // For the hooks.
   void before(torch::autograd::Node* node, const at::TensorList& gradients);
@@ -116,33 +114,42 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
     graph::ValueId value = graph::kNoValue;
     int count = 0;
   };
+  /// A gradient that a node sent to an input or, inside, to an output.
+  struct Sent {
+    graph::Delivery delivery;
+    int32_t step = 0;
+    int32_t at = 0; ///< The number of ops until then.
+  };
   enum class State : uint8_t { kWaiting, kRecording, kDone };
 
   BackwardRecord() = default;
   void find_reach();
+  void count_edges();
   bool start();
   void finish();
-  void contribute(Contribution& sum, graph::ValueId value);
+  void cut_into_segments();
   void close_step(int32_t step);
+  bool takes_in(torch::autograd::Node* node, const at::TensorList& gradients);
+  void note_reader(torch::autograd::Node* node);
 
   std::mutex mutex_;
   std::atomic<State> state_ = State::kWaiting;
   int task_ = -1; ///< The engine's graph task that is being recorded.
   std::unique_ptr<Recorder> recorder_;
   Done done_;
-  std::vector<torch::autograd::Node*> nodes_;
+  /// With their places in the order of the walk.
+  std::unordered_map<torch::autograd::Node*, size_t> nodes_;
   std::unordered_map<Port, int32_t, PortHash> output_ports_; ///< -> index.
   std::unordered_map<Port, int32_t, PortHash> input_ports_; ///< -> index.
   AutogradTrace autograd_;
-  BackwardPattern pattern_;
+  RecordedBackward last_;
+  // Of the backward that is being recorded.
+  int32_t first_op_ = 0;
   std::unordered_map<Port, Contribution, PortHash> pending_;
-  std::vector<std::vector<graph::ValueId>> output_parts_; ///< As outputs.
-  std::vector<Contribution> input_sums_; ///< As `autograd_.inputs`.
-  std::vector<int32_t> input_step_; ///< The step of the last addition.
-  std::vector<int32_t> input_ready_; ///< Ops recorded at the last addition.
-  std::vector<int32_t> step_segments_;
+  std::vector<Sent> sent_; ///< In order of arrival.
   std::vector<int32_t> step_ends_; ///< First op after each closed step.
   std::vector<std::vector<int32_t>> step_tangents_;
+  size_t ops_before_ = 0; ///< When the node began.
   bool inside_ = false;
 };
 

@@ -580,6 +580,9 @@ void Recorder::handle(
               })) {
         fail(info.name + " changes the sizes of an input");
       }
+      if (rebound.requires_grad() && !at::GradMode::is_enabled()) {
+        fail(info.name + " changes the sizes of a tensor under no_grad");
+      }
     }
   }
   // Written operands, to see that the op leaves their geometry alone.

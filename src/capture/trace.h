@@ -47,6 +47,16 @@ struct OpRecord {
   bool grad_mode = false; ///< The op was called in grad mode.
 };
 
+/// How long the parts of a trace were when its forward part ended. What comes
+/// behind was added by backwards.
+struct ForwardEnd {
+  size_t values = 0;
+  size_t storages = 0;
+  size_t inputs = 0;
+  size_t objects = 0;
+  size_t slots = 0;
+};
+
 struct Trace {
   graph::Graph graph;
   std::vector<ValueInfo> values; ///< As `graph.values`.
@@ -54,6 +64,7 @@ struct Trace {
   std::vector<OpRecord> ops; ///< As `graph.ops`.
   std::vector<Binding> bindings; ///< As `graph.inputs`; empty for tangents.
   std::vector<c10::IValue> objects; ///< As `graph.objects`.
+  ForwardEnd forward; ///< Valid once the results have been planned.
   bool rng = false; ///< Some op draws random numbers.
   /// Why the call can't be served by a program; empty if it can.
   std::string unsupported;

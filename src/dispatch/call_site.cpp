@@ -236,27 +236,74 @@ Outcome CallSite::Impl::call(
     case Tier::kWaiting:
       break;
   }
-  // A traced call's backward has not come. While it may, run plainly; when its
-  // graph is gone (or it takes very long), compile the forward alone.
+  return call_while_waiting(signature, call, code, make_rerun);
+}
+
+// A traced call's backward has not come, or may not have been the last one.
+//  - With a proved plan the call runs it; when the traced call's graph is gone
+//    without the backward that is wanted, the next call is traced.
+//  - Without one it runs plainly; when the graph is gone, or it takes very
+//    long, the forward is compiled alone.
+Outcome CallSite::Impl::call_while_waiting(
+    const std::shared_ptr<Signature>& signature,
+    const Call& call,
+    UserCode code,
+    MakeRerun make_rerun) {
   constexpr int kPatience = 8;
-  std::shared_ptr<Plan> forward_plan;
+  constexpr int kMaxTracesForBackward = 16;
+  enum class Way : uint8_t { kTrace, kPlan, kForwardAlone, kThrew, kEager };
+  Way way = Way::kEager;
   std::shared_ptr<capture::BackwardRecord> record;
+  std::shared_ptr<const Plan> traced;
   {
     const std::scoped_lock lock(signature->mutex);
-    if (signature->tier == Tier::kWaiting && signature->waiting &&
-        (signature->waiting.use_count() == 1 ||
-         ++signature->eager_while_waiting > kPatience)) {
+    const bool gone = !signature->waiting ||
+        signature->waiting.use_count() == 1 ||
+        ++signature->calls_while_waiting > kPatience;
+    if (signature->tier != Tier::kWaiting) {
+      // Another thread has gone on.
+    } else if (signature->plan.load() && signature->proved) {
+      way = Way::kPlan;
+      if (gone) {
+        record = std::move(signature->waiting);
+        signature->traced.reset();
+        signature->wants_backward = signature->wants_backward &&
+            ++signature->traces_for_backward < kMaxTracesForBackward;
+        way = signature->wants_backward ? Way::kTrace : Way::kPlan;
+        signature->tier = Tier::kAdmitted;
+      }
+    } else if (gone && signature->waiting) {
       record = std::move(signature->waiting);
-      forward_plan = std::move(signature->forward_plan);
+      traced = std::move(signature->traced);
+      way = record->interrupted() ? Way::kThrew : Way::kForwardAlone;
     }
   }
-  if (record && forward_plan && !record->started()) {
+  if (record) {
     record->abandon();
-    finish_forward(signature, std::move(forward_plan), record->take_trace());
-    const auto tier = signature->tier.load();
-    if (tier == Tier::kReady) {
-      return shadow(signature, call, code, make_rerun);
-    }
+  }
+  switch (way) {
+    case Way::kTrace:
+      return trace(signature, call, code);
+    case Way::kPlan:
+      return run_plan_of(signature, signature->plan.load(), call, make_rerun);
+    case Way::kForwardAlone:
+      compile(
+          signature,
+          std::make_shared<Plan>(*traced),
+          capture::forward_part(record->trace()));
+      if (signature->tier == Tier::kReady) {
+        return shadow(signature, call, code, make_rerun);
+      }
+      break;
+    case Way::kThrew:
+      retry(*signature, "the backward of a traced call threw");
+      return run_eager(
+          call,
+          code,
+          "the backward of a traced call threw",
+          /*passing=*/true);
+    case Way::kEager:
+      break;
   }
   return run_eager(
       call,

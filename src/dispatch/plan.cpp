@@ -4,10 +4,19 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
 
+#include <algorithm>
+
 #include "dispatch/compiled_backward.h"
 #include "runtime/executor.h"
 
 namespace temper::dispatch {
+
+bool Plan::is_reader(size_t node) const {
+  return std::any_of(
+      backwards.begin(), backwards.end(), [&](const auto& backward) {
+        return backward.readers[node];
+      });
+}
 
 at::Tensor input_tensor(
     const Plan& plan,

@@ -16,6 +16,7 @@
 #include "capture/results.h"
 #include "capture/trace.h"
 #include "dispatch/call.h"
+#include "dispatch/chain.h"
 #include "runtime/artifact.h"
 
 namespace temper::dispatch {
@@ -36,12 +37,12 @@ struct Plan {
 
   bool differentiable = false; ///< Some output requires grad.
   capture::AutogradTrace autograd;
-  /// False: no backward has been seen yet; one that comes is re-run.
-  bool has_backward = false;
-  capture::BackwardPattern pattern;
-  std::vector<int32_t> step_segments; ///< First segment of each step.
-  /// For each segment, the graph outputs whose tangents its program takes.
-  std::vector<std::vector<int32_t>> tangent_outputs;
+  /// The backwards that have been seen; another one runs the code again.
+  std::vector<capture::RecordedBackward> backwards;
+  Chain chain; ///< If differentiable.
+
+  /// True iff some recorded backward saw this autograd node read saved data.
+  bool is_reader(size_t node) const;
 };
 
 /// What a backward that the plan doesn't know needs: asked for at the call.

@@ -104,10 +104,15 @@ Outcome CallSite::Impl::trace(
   }
   counters.bump(base::Counter::kTraces);
   const auto first_sequence_number = at::sequence_number::peek();
+  // Not of plain leaves: their AccumulateGrad, with the sizes of that moment,
+  // would be made sooner than in eager.
+  const auto late_edge = [](const at::Tensor& tensor) {
+    return tensor.is_leaf() && !tensor.is_view();
+  };
   std::vector<torch::autograd::Edge> edges;
   for (const auto& tensor : call.tensors) {
     edges.push_back(
-        tensor.defined() && tensor.requires_grad()
+        tensor.defined() && tensor.requires_grad() && !late_edge(tensor)
             ? torch::autograd::impl::gradient_edge(tensor)
             : torch::autograd::Edge());
   }
@@ -139,6 +144,10 @@ Outcome CallSite::Impl::trace(
     if (edges[i].is_valid() &&
         !(torch::autograd::impl::gradient_edge(call.tensors[i]) == edges[i])) {
       recorder->fail("the call changes the history of an argument");
+    }
+    const auto& tensor = call.tensors[i];
+    if (tensor.defined() && tensor.requires_grad() && late_edge(tensor)) {
+      edges[i] = torch::autograd::impl::gradient_edge(tensor);
     }
   }
   auto plan = std::make_shared<Plan>();
@@ -184,7 +193,7 @@ Outcome CallSite::Impl::trace(
           const auto self = weak.lock();
           const auto of = weak_signature.lock();
           if (self && of) {
-            self->finish_backward(of, plan, done);
+            self->finish_backward(of, *plan, done);
           }
         });
   }
@@ -192,8 +201,8 @@ Outcome CallSite::Impl::trace(
     plan->differentiable = true;
     const std::scoped_lock lock(signature->mutex);
     signature->waiting = std::move(record);
-    signature->forward_plan = std::make_shared<Plan>(*plan);
-    signature->eager_while_waiting = 0;
+    signature->traced = plan;
+    signature->calls_while_waiting = 0;
     signature->tier = Tier::kWaiting;
     return result;
   }
@@ -207,7 +216,8 @@ Outcome CallSite::Impl::trace(
       return result;
     }
   }
-  finish_forward(signature, plan, std::move(captured));
+  capture::end_forward(captured);
+  compile(signature, plan, std::move(captured));
   return result;
 }
 
@@ -316,8 +326,14 @@ Outcome CallSite::Impl::shadow(
   run.restore();
   counters.bump(base::Counter::kAdmissions);
   TEMPER_LOG(kShadow, "'", name, "' matched its trace: admitted");
-  auto expected = Tier::kReady;
-  signature->tier.compare_exchange_strong(expected, Tier::kAdmitted);
+  {
+    const std::scoped_lock lock(signature->mutex);
+    // Another thread may have brought another plan.
+    if (signature->plan.load() == plan && signature->tier == Tier::kReady) {
+      signature->proved = true;
+      signature->tier = Tier::kAdmitted;
+    }
+  }
   return run_plan_of(signature, plan, call, make_rerun);
 }
 

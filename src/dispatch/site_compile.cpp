@@ -16,8 +16,9 @@ namespace {
 // Traces and shadow runs that may come to nothing before a signature is left
 // eager: other threads can disturb one.
 constexpr int kMaxRetries = 3;
-// Backwards of another kind than the plan's before a signature is left eager.
-constexpr int kMaxUnknownBackwards = 6;
+// Backwards that a plan learns, one after the other, before its signature is
+// left eager.
+constexpr int kMaxBackwards = 8;
 
 } // namespace
 
@@ -26,7 +27,7 @@ void CallSite::Impl::give_up(Signature& signature, const std::string& reason) {
     const std::scoped_lock lock(signature.mutex);
     signature.reason = reason;
     signature.waiting.reset();
-    signature.forward_plan.reset();
+    signature.traced.reset();
   }
   signature.tier.store(Tier::kEager, std::memory_order_release);
   TEMPER_LOG(kEager, "'", name, "' runs eagerly: ", reason);
@@ -37,6 +38,7 @@ void CallSite::Impl::retry(Signature& signature, const std::string& reason) {
   {
     const std::scoped_lock lock(signature.mutex);
     retries = ++signature.retries;
+    signature.proved = false;
   }
   if (retries >= kMaxRetries) {
     give_up(signature, reason);
@@ -61,25 +63,15 @@ void CallSite::Impl::compile(
     return;
   }
   auto& graph = trace.graph;
+  plan->forward_inputs.clear();
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     if (graph.inputs[i].role != graph::Role::kTangent) {
       plan->forward_inputs.push_back(static_cast<int32_t>(i));
     }
   }
+  plan->mutated.clear();
   for (const auto& mutation : graph.mutations) {
     plan->mutated.push_back(mutation.input);
-  }
-  for (const auto& segment : graph.segments) {
-    std::vector<int32_t> outputs;
-    for (const auto tangent : segment.tangents) {
-      size_t ordinal = 0;
-      for (int32_t i = 0; i < tangent; ++i) {
-        ordinal +=
-            graph.inputs[static_cast<size_t>(i)].role == graph::Role::kTangent;
-      }
-      outputs.push_back(graph.tangent_outputs[ordinal]);
-    }
-    plan->tangent_outputs.push_back(std::move(outputs));
   }
   auto skeleton = graph::skeleton(graph);
   bool over_limit = false;
@@ -131,26 +123,21 @@ void CallSite::Impl::compile(
     return;
   }
   plan->slots = std::move(skeleton.slots);
-  plan->trace = std::make_shared<const capture::Trace>(std::move(trace));
-  {
-    const std::scoped_lock lock(signature->mutex);
-    signature->waiting.reset();
-    signature->forward_plan.reset();
+  if (plan->differentiable) {
+    plan->chain =
+        make_chain(graph, plan->autograd, plan->backwards, *plan->artifact);
   }
+  plan->trace = std::make_shared<const capture::Trace>(std::move(trace));
   signature->plan.store(std::move(plan));
-  signature->tier.store(Tier::kReady, std::memory_order_release);
-}
-
-void CallSite::Impl::finish_forward(
-    const std::shared_ptr<Signature>& signature,
-    std::shared_ptr<Plan> plan,
-    capture::Trace trace) {
-  compile(signature, std::move(plan), std::move(trace));
+  const std::scoped_lock lock(signature->mutex);
+  signature->tier.store(
+      signature->proved ? Tier::kAdmitted : Tier::kReady,
+      std::memory_order_release);
 }
 
 void CallSite::Impl::finish_backward(
     const std::shared_ptr<Signature>& signature,
-    std::shared_ptr<Plan> plan,
+    const Plan& traced,
     capture::BackwardRecord& record) {
   // Runs inside the user's backward: nothing may come out of here.
   try {
@@ -158,10 +145,47 @@ void CallSite::Impl::finish_backward(
       give_up(*signature, record.reason());
       return;
     }
-    plan->has_backward = true;
-    plan->pattern = record.pattern();
-    plan->step_segments = record.step_segments();
-    compile(signature, std::move(plan), record.take_trace());
+    auto backward = record.last();
+    const auto before = signature->plan.load();
+    const bool extends = before && before->differentiable &&
+        before->autograd == traced.autograd &&
+        capture::same_forward(*before->trace, record.trace());
+    const auto& known =
+        extends ? before->backwards : std::vector<capture::RecordedBackward>();
+    const bool is_known =
+        std::any_of(known.begin(), known.end(), [&](const auto& other) {
+          return other.pattern == backward.pattern;
+        });
+    {
+      const std::scoped_lock lock(signature->mutex);
+      if (signature->tier == Tier::kEager) {
+        return;
+      }
+      if (is_known && signature->proved && signature->wants_backward) {
+        return; // Another one may follow; else the next call is traced, too.
+      }
+      signature->waiting.reset();
+      signature->traced.reset();
+      if (is_known) {
+        signature->tier = signature->proved ? Tier::kAdmitted : Tier::kReady;
+        return;
+      }
+      signature->proved = signature->proved && extends;
+      signature->wants_backward = false;
+      signature->traces_for_backward = 0;
+    }
+    auto plan = std::make_shared<Plan>(extends ? *before : traced);
+    auto trace =
+        extends ? *before->trace : capture::forward_part(record.trace());
+    if (!capture::append_backward(trace, record.trace(), backward)) {
+      give_up(
+          *signature,
+          "its backward writes to what the forward has made, or reads what "
+          "another backward has made");
+      return;
+    }
+    plan->backwards.push_back(std::move(backward));
+    compile(signature, std::move(plan), std::move(trace));
   } catch (const std::exception& error) {
     base::warn(c10::str(
         "'",
@@ -183,8 +207,12 @@ void CallSite::Impl::report_backward(
   }
   {
     const std::scoped_lock lock(signature->mutex);
-    if (++signature->unknown_backwards < kMaxUnknownBackwards) {
-      signature->tier.store(Tier::kNew, std::memory_order_release);
+    if (++signature->unknown_backwards <= 2 * kMaxBackwards) {
+      signature->wants_backward = true;
+      if (signature->tier != Tier::kWaiting &&
+          signature->tier != Tier::kEager) {
+        signature->tier.store(Tier::kNew, std::memory_order_release);
+      }
       return;
     }
   }

@@ -45,11 +45,14 @@ std::string CallSite::explain() const {
     if (const auto plan = signature.plan.load()) {
       out << "; graph " << plan->artifact->hash << ", "
           << plan->trace->graph.num_forward_ops << " forward ops";
-      if (plan->has_backward) {
+      if (!plan->backwards.empty()) {
         out << ", "
             << plan->trace->graph.ops.size() -
                 static_cast<size_t>(plan->trace->graph.num_forward_ops)
             << " backward ops";
+      }
+      if (plan->backwards.size() > 1) {
+        out << " in " << plan->backwards.size() << " kinds of backward";
       }
     }
     out << "\n";

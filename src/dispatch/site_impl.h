@@ -51,13 +51,17 @@ struct Signature {
 
   std::mutex mutex; ///< Guards what follows.
   std::string reason; ///< Of kEager.
-  /// The traced call whose backward is waited for.
+  /// A shadowed call has matched the forward of `plan`.
+  bool proved = false;
+  /// A backward came that the plan doesn't know: traces look for it.
+  bool wants_backward = false;
+  /// The traced call whose backwards are waited for, and its forward.
   std::shared_ptr<capture::BackwardRecord> waiting;
-  /// For a forward-only plan if its backward never comes.
-  std::shared_ptr<Plan> forward_plan;
-  int eager_while_waiting = 0;
+  std::shared_ptr<const Plan> traced;
+  int calls_while_waiting = 0;
   int retries = 0; ///< Traces and shadow runs that came to nothing.
   int unknown_backwards = 0;
+  int traces_for_backward = 0; ///< That did not bring the wanted one.
 };
 
 /// Signatures by the state they share. Immutable.
@@ -105,15 +109,19 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
   void rebuild_index();
   capture::FindWatched finder(std::shared_ptr<const Snapshot> state) const;
 
-  /// Compiles and sets the tier; notes a reason if it can't be done.
-  void finish_forward(
+  /// A call whose traced backward may still come.
+  Outcome call_while_waiting(
       const std::shared_ptr<Signature>& signature,
-      std::shared_ptr<Plan> plan,
-      capture::Trace trace);
+      const Call& call,
+      UserCode code,
+      MakeRerun make_rerun);
+  /// A backward of a traced call has ended: adds it to the signature's plan, or
+  /// makes one of `traced`.
   void finish_backward(
       const std::shared_ptr<Signature>& signature,
-      std::shared_ptr<Plan> plan,
+      const Plan& traced,
       capture::BackwardRecord& record);
+  /// Compiles and sets the tier; notes a reason if it can't be done.
   void compile(
       const std::shared_ptr<Signature>& signature,
       std::shared_ptr<Plan> plan,

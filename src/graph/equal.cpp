@@ -69,10 +69,10 @@ bool equal(const Delivery& a, const Delivery& b) {
 }
 
 bool equal(const Segment& a, const Segment& b) {
-  const auto& [first_a, end_a, tangents_a, deliveries_a] = a;
-  const auto& [first_b, end_b, tangents_b, deliveries_b] = b;
-  return first_a == first_b && end_a == end_b && tangents_a == tangents_b &&
-      all_equal(deliveries_a, deliveries_b);
+  const auto& [backward_a, first_a, end_a, tangents_a, deliveries_a] = a;
+  const auto& [backward_b, first_b, end_b, tangents_b, deliveries_b] = b;
+  return backward_a == backward_b && first_a == first_b && end_a == end_b &&
+      tangents_a == tangents_b && all_equal(deliveries_a, deliveries_b);
 }
 
 template <typename T>

@@ -131,10 +131,10 @@ struct Mutation {
 /// Where a gradient goes.
 struct Delivery {
   enum class Target : uint8_t { kInput, kOutput };
-  /// kInput: the gradient of `inputs[index]`. kOutput: a contribution to the
-  /// tangent of `outputs[index]`, which a later segment takes in (unless the
-  /// backward ends there); several are summed by the engine, with what comes
-  /// from outside, in their order.
+  /// A contribution to the gradient of `inputs[index]`, or to the tangent of
+  /// `outputs[index]`, which a later segment takes in (unless the backward ends
+  /// there). Several are summed by the engine, with what comes from outside, in
+  /// their order.
   Target target = Target::kInput;
   int32_t index = 0;
   ValueId value = kNoValue;
@@ -142,6 +142,10 @@ struct Delivery {
 
 /// A run of backward ops whose gradients are delivered together.
 struct Segment {
+  /// The backward that it belongs to. A joint graph may have several, one for
+  /// each set of gradients that was seen; at a time one of them runs. Their
+  /// segments follow each other; none reads a value of another.
+  int32_t backward = 0;
   int32_t first_op = 0; ///< Index into `Graph::ops`.
   int32_t end_op = 0; ///< One past the last op.
   /// The tangents that enter here, as indices into `Graph::inputs` (role
@@ -169,7 +173,7 @@ struct Graph {
   std::vector<Mutation> mutations; ///< Of the forward part.
   /// Ops [0, num_forward_ops) are the forward part.
   int32_t num_forward_ops = 0;
-  /// The backward part in order of execution; empty without one.
+  /// The backwards, each in order of execution; empty without one.
   std::vector<Segment> segments;
   /// For each tangent input, in the order of `inputs`: its output.
   std::vector<int32_t> tangent_outputs;

@@ -293,6 +293,9 @@ class Parser {
 
   void segment() {
     Segment segment;
+    if (tokens_.accept_word("of")) {
+      segment.backward = tokens_.index();
+    }
     tokens_.word("tangents");
     tokens_.sign("(");
     tokens_.list(")", [&] { segment.tangents.push_back(tokens_.index()); });

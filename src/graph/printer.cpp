@@ -285,7 +285,13 @@ class Printer {
 
   void segments() {
     for (const Segment& segment : graph_.segments) {
-      text_ += "  segment tangents(";
+      text_ += "  segment ";
+      if (segment.backward != 0) {
+        text_ += "of ";
+        append_int(text_, segment.backward);
+        text_ += ' ';
+      }
+      text_ += "tangents(";
       append_list(text_, segment.tangents, [&](int32_t input) {
         append_int(text_, input);
       });

@@ -261,6 +261,8 @@ class Writer {
       append_int(text_, segment.first_op);
       text_ += ' ';
       append_int(text_, segment.end_op);
+      text_ += " backward ";
+      append_int(text_, segment.backward);
       text_ += " of";
       append_ints(segment.tangents);
       for (const Delivery& delivery : segment.deliveries) {

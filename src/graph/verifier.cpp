@@ -169,6 +169,11 @@ class Verifier {
         id,
         " before a segment takes it in");
     require(is_defined(id), "uses %", id, " before its definition");
+    require(
+        other_backward_.empty() || !other_backward_[static_cast<size_t>(id)],
+        "uses %",
+        id,
+        " of another backward");
   }
 
   void define(ValueId id) {
@@ -374,7 +379,16 @@ class Verifier {
     }
   }
 
+  // Hides what the backwards until here have defined.
+  void begin_backward(const std::vector<bool>& in_forward) {
+    other_backward_ = defined_;
+    for (size_t id = 0; id < in_forward.size(); ++id) {
+      other_backward_[id] = defined_[id] && !in_forward[id];
+    }
+  }
+
   void segments() {
+    const std::vector<bool> in_forward = defined_;
     int32_t next = graph_.num_forward_ops;
     for (size_t i = 0; i < graph_.segments.size(); ++i) {
       const Segment& segment = graph_.segments[i];
@@ -392,6 +406,17 @@ class Verifier {
           " and to end by ",
           graph_.ops.size());
       next = segment.end_op;
+      const int32_t before = i == 0 ? 0 : graph_.segments[i - 1].backward;
+      require(
+          segment.backward == before ||
+              (i > 0 && segment.backward == before + 1),
+          "is of backward ",
+          segment.backward,
+          " after one of backward ",
+          before);
+      if (segment.backward != before) {
+        begin_backward(in_forward);
+      }
       for (const int32_t tangent : segment.tangents) {
         require(
             in_range(tangent, graph_.inputs) &&
@@ -410,7 +435,7 @@ class Verifier {
       ops(segment.first_op, segment.end_op);
       where_ = name;
       for (const Delivery& delivery : segment.deliveries) {
-        deliver(delivery);
+        deliver(delivery, segment.backward);
       }
     }
     where_ = "backward";
@@ -426,7 +451,19 @@ class Verifier {
         pending_tangents_.empty() ? kNoValue : *pending_tangents_.begin());
   }
 
-  void deliver(const Delivery& delivery) const {
+  // True iff a segment of that backward takes in this graph input.
+  bool takes_in(int32_t backward, int32_t input) const {
+    return std::any_of(
+        graph_.segments.begin(),
+        graph_.segments.end(),
+        [&](const Segment& segment) {
+          const auto& in = segment.tangents;
+          return segment.backward == backward &&
+              std::find(in.begin(), in.end(), input) != in.end();
+        });
+  }
+
+  void deliver(const Delivery& delivery, int32_t backward) const {
     use(delivery.value);
     if (delivery.target == Delivery::Target::kInput) {
       require(
@@ -445,13 +482,15 @@ class Verifier {
         graph_.outputs.size());
     // A tangent of that output, if this backward has one, comes later.
     size_t tangent = 0;
-    for (const Input& input : graph_.inputs) {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      const Input& input = graph_.inputs[i];
       if (input.role != Role::kTangent) {
         continue;
       }
       require(
           graph_.tangent_outputs[tangent] != delivery.index ||
-              pending_tangents_.count(input.value) > 0,
+              pending_tangents_.count(input.value) > 0 ||
+              !takes_in(backward, static_cast<int32_t>(i)),
           "delivers to output ",
           delivery.index,
           ", whose tangent an earlier segment took in");
@@ -461,6 +500,8 @@ class Verifier {
 
   const Graph& graph_;
   std::vector<bool> defined_; ///< Values that have a definition by now.
+  /// Values of earlier backwards; empty in the first one.
+  std::vector<bool> other_backward_;
   /// Tangents that no segment has taken in yet.
   std::set<ValueId> pending_tangents_;
   std::string where_;

@@ -47,6 +47,7 @@ TEST(Equal, EveryFieldCounts) {
       [](Graph& g) { g.mutations[0].value = 0; },
       [](Graph& g) { g.mutations[0].as_output = true; },
       [](Graph& g) { g.num_forward_ops = 3; },
+      [](Graph& g) { g.segments[0].backward = 1; },
       [](Graph& g) { g.segments[0].first_op = 3; },
       [](Graph& g) { g.segments[0].end_op = 6; },
       [](Graph& g) { g.segments[0].tangents = {}; },

@@ -93,6 +93,7 @@ TEST(Skeleton, HasAllStructure) {
       {kJointText, "deliver input 1 = %11", "deliver input 0 = %11"},
       {kJointText, "deliver input 1 = %11", "deliver output 1 = %11"},
       {kJointText, "deliver input 1 = %11", "deliver input 1 = %9"},
+      {kBackwardsText, "segment of 1", "segment"},
       {kJointText, "graph functional", "graph raw"},
       {kRawText, "(1) @9", "(1) @7"}, // which share memory
       {kRawText, "(4, 1) @12", "(4, 1) @7"},

@@ -18,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(Text, GraphsOfEveryFormPrintAsTheyWereWritten) {
-  for (const auto text : {kJointText, kRawText, kOddText}) {
+  for (const auto text : {kJointText, kBackwardsText, kRawText, kOddText}) {
     EXPECT_EQ(print(parse(text)), text);
   }
 }
@@ -187,7 +187,7 @@ TEST(Text, ErrorsNameThePlaceWhatWasFoundAndWhatWasExpected) {
 
 TEST(Text, NoCutOrChangedTextDoesWorseThanAnError) {
   std::mt19937 random(1);
-  for (const auto text : {kJointText, kRawText, kOddText}) {
+  for (const auto text : {kJointText, kBackwardsText, kRawText, kOddText}) {
     for (int i = 0; i < 400; ++i) {
       std::string changed(text.substr(0, random() % (text.size() + 1)));
       if (!changed.empty() && i % 2 == 0) {

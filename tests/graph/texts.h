@@ -36,6 +36,32 @@ constexpr std::string_view kJointText = R"(graph functional {
 }
 )";
 
+// Two backwards, of which one runs: through both outputs, or through the second
+// alone.
+constexpr std::string_view kBackwardsText = R"(graph functional {
+  input %0 : f32[8](1) argument "x"
+  input %1 : f32[8](1) tangent "y" of output 0
+  input %2 : f32[8](1) tangent "hidden" of output 1
+  input %3 : f32[8](1) tangent "hidden" of output 1
+  %4 : f32[8](1) = aten::exp(%0)
+  %5 : f32[8](1) = aten::sin(%4)
+  return %5, %4
+  segment tangents(1) {
+    %6 : f32[8](1) = aten::cos(%4)
+    %7 : f32[8](1) = aten::mul.Tensor(%1, %6)
+    deliver output 1 = %7
+  }
+  segment tangents(2) {
+    %8 : f32[8](1) = aten::mul.Tensor(%2, %4)
+    deliver input 0 = %8
+  }
+  segment of 1 tangents(3) {
+    %9 : f32[8](1) = aten::mul.Tensor(%3, %4)
+    deliver input 0 = %9
+  }
+}
+)";
+
 // The raw form: a view and its base share a storage, an in-place op and an
 // out= op return what they were given, a list op writes its elements.
 constexpr std::string_view kRawText = R"(graph raw {

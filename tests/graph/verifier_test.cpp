@@ -41,7 +41,8 @@ constexpr std::string_view kArgumentsText = R"(graph functional {
 )";
 
 TEST(Verifier, PassesSoundGraphs) {
-  for (const auto text : {kJointText, kRawText, kArgumentsText}) {
+  for (const auto text :
+       {kJointText, kBackwardsText, kRawText, kArgumentsText}) {
     EXPECT_NO_THROW(verify(parse(text))) << text;
   }
   EXPECT_NO_THROW(verify(Graph()));
@@ -421,6 +422,21 @@ TEST(Verifier, NamesFaultsOfTheBackward) {
       {kJointText,
        [](Graph& g) { g.segments[0].deliveries[0].index = 0; },
        "segment 0: delivers to output 0, whose tangent an earlier segment took"},
+      {kBackwardsText,
+       [](Graph& g) { g.segments[2].backward = 2; },
+       "segment 2: is of backward 2 after one of backward 0"},
+      {kBackwardsText,
+       [](Graph& g) { g.segments[0].backward = 1; },
+       "segment 0: is of backward 1 after one of backward 0"},
+      {kBackwardsText,
+       [](Graph& g) { g.segments[2].deliveries[0].value = 8; },
+       "segment 2: uses %8 of another backward"},
+      {kBackwardsText,
+       [](Graph& g) { g.ops[5].operands[1].value = 6; },
+       "op 5 (aten::mul.Tensor): uses %6 of another backward"},
+      {kBackwardsText,
+       [](Graph& g) { g.ops[5].operands[0].value = 2; },
+       "op 5 (aten::mul.Tensor): uses %2 of another backward"},
   });
 }
 

@@ -1,0 +1,51 @@
+// Joint traces: the forward part of a call with the backwards that were seen.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "capture/trace.h"
+
+namespace temper::capture {
+
+/// Which gradients a backward has and which it needs.
+struct BackwardPattern {
+  int32_t first_step = 0; ///< The step of the chain where it begins.
+  /// By output that requires grad: its gradient was defined when it entered.
+  std::vector<bool> tangents;
+  /// By input to which gradients flow: its gradient was asked for.
+  std::vector<bool> needed;
+
+  bool operator==(const BackwardPattern&) const = default;
+};
+
+/// A backward that a trace holds.
+struct RecordedBackward {
+  BackwardPattern pattern;
+  /// For each step of the chain its first segment; then the segment past the
+  /// last. Indices into the graph's segments.
+  std::vector<int32_t> step_segments;
+  /// By autograd node of the call: it read what the forward had saved, so it
+  /// can't run again unless the graph is retained.
+  std::vector<bool> readers;
+};
+
+/// Notes where the forward part of a trace ends.
+void end_forward(Trace& trace);
+
+/// The trace without its backwards.
+Trace forward_part(const Trace& trace);
+
+/// True iff both forwards are the same ops on the same inputs with the same
+/// numbers, in every field.
+bool same_forward(const Trace& a, const Trace& b);
+
+/// Adds a backward of `from` to `into`, whose forward part is the same, as one
+/// more alternative, and returns where it is now. False, and nothing changed,
+/// if it writes to memory of the forward or reads what another backward made.
+bool append_backward(
+    Trace& into,
+    const Trace& from,
+    RecordedBackward& backward);
+
+} // namespace temper::capture

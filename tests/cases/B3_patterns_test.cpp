@@ -1,0 +1,282 @@
+// Cases B3 to B5 further: which gradients come, in which order they are summed,
+// what they reach, and how often a graph can be used.
+#include <gtest/gtest.h>
+
+#include "nets.h"
+#include "support/compare.h"
+
+namespace temper::testing {
+namespace {
+
+using torch::Tensor;
+using Pair = std::tuple<Tensor, Tensor>;
+
+// Makes zeros of a gradient that is not there, as custom functions do.
+struct Pass : torch::autograd::Function<Pass> {
+  static Tensor forward(torch::autograd::AutogradContext*, Tensor x) {
+    return x.clone();
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext*,
+      torch::autograd::tensor_list gradients) {
+    return {gradients[0] * 2};
+  }
+};
+
+TEST(CasesB, B5_PatternsThatAlternateAreAllCompiled) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor w, Tensor v) {
+      auto both = w * v;
+      return std::make_tuple(w.exp(), both.sin(), both.cos());
+    });
+    for (int i = 0; i < 60; ++i) {
+      if (i == 40) {
+        run.steady();
+      }
+      auto w = torch::randn({3}).requires_grad_();
+      auto v = torch::randn({3}).requires_grad_();
+      auto [a, b, c] = f(w, v);
+      const int which = i % 5;
+      auto loss = which == 0 ? a.sum()
+          : which == 1       ? b.sum()
+          : which == 2       ? c.sum()
+          : which == 3       ? (a + b).sum()
+                             : (a + b + c).sum();
+      loss.backward();
+      run.note_grad("w", w);
+      run.note_grad("v", v);
+    }
+  });
+  EXPECT_COUNTERS(report.steady, eager == 0 && program_backwards == 20);
+  EXPECT_COUNTERS(report.steady, program_calls == 20 && traces == 0);
+}
+
+TEST(CasesB, B5_TwoLossesOneAfterTheOther) {
+  // As an actor and a critic: two backwards a call, through disjoint parts.
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor w, Tensor v) -> Pair {
+      return {x.matmul(w).tanh(), x.matmul(v).exp()};
+    });
+    auto w = torch::randn({4, 2}).requires_grad_();
+    auto v = torch::randn({4, 2}).requires_grad_();
+    for (int i = 0; i < 12; ++i) {
+      if (i == 6) {
+        run.steady();
+      }
+      auto [actor, critic] = f(torch::randn({3, 4}), w, v);
+      actor.sum().backward();
+      run.note_grad("w", w);
+      run.note_grad("v", v);
+      critic.sum().backward();
+      run.note_grad("w", w);
+      run.note_grad("v", v);
+      run.attempt("again", [&, actor = actor] { actor.sum().backward(); });
+    }
+  });
+  EXPECT_COUNTERS(report.steady, eager == 0 && program_backwards == 12);
+}
+
+TEST(CasesB, B3_ASharedPartCanBeUsedOnce) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) -> Pair {
+      auto shared = x.exp();
+      return {shared.sin(), shared.cos()};
+    });
+    auto x = torch::randn({3}).requires_grad_();
+    for (int i = 0; i < 16; ++i) {
+      auto [a, b] = f(x);
+      const bool retain = i % 3 == 0;
+      run.attempt("first", [&, a = a, b = b] {
+        (i % 2 == 0 ? a : b).sum().backward({}, retain);
+      });
+      run.attempt("second", [&, a = a, b = b] {
+        (i % 2 == 0 ? b : a).sum().backward();
+      });
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards > 8);
+}
+
+TEST(CasesB, B5_WhatIsNotReachedIsNotVisited) {
+  // No hook is called, no function sees zeros, no gradient becomes defined.
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function(
+        [](Tensor a, Tensor b, Tensor v) -> std::tuple<Tensor, Tensor, Tensor> {
+          return {a * 2, b * 3, v.exp()};
+        });
+    int64_t calls = 0;
+    for (int i = 0; i < 18; ++i) {
+      auto leaf = torch::randn({3}).requires_grad_();
+      auto v = torch::randn({3}).requires_grad_();
+      v.register_hook([&](Tensor gradient) {
+        ++calls;
+        return gradient * 2;
+      });
+      auto h = leaf.sin();
+      auto a = h.tanh();
+      auto b = Pass::apply(i % 2 == 0 ? leaf * 1 : h);
+      b.register_hook([&](Tensor gradient) {
+        calls += 100;
+        return gradient + 1;
+      });
+      auto [first, second, third] = f(a, b, v);
+      const int which = i % 3;
+      auto loss = which == 0 ? first.sum()
+          : which == 1       ? first.sum() + third.sum()
+                             : (h * 5).sum() + first.sum();
+      loss.backward();
+      run.note("calls", calls);
+      run.note_grad("leaf", leaf);
+      run.note_grad("v", v);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards > 6);
+}
+
+TEST(CasesB, B5_GradientsOfSomeInputs) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function(
+        [](Tensor x, Tensor w) { return (x.matmul(w).tanh() * w.sum()); });
+    for (int i = 0; i < 24; ++i) {
+      if (i == 16) {
+        run.steady();
+      }
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto w = torch::randn({4, 2}).requires_grad_();
+      auto y = f(x, w).sum();
+      if (i % 4 == 0) {
+        run.note("x", torch::autograd::grad({y}, {x}));
+      } else if (i % 4 == 1) {
+        run.note("w", torch::autograd::grad({y}, {w}));
+      } else if (i % 4 == 2) {
+        run.note("both", torch::autograd::grad({y}, {w, x}));
+      } else {
+        run.attempt("unused", [&] {
+          torch::autograd::grad({y}, {torch::ones({1}).requires_grad_()});
+        });
+        y.backward({}, false, false, std::vector<Tensor>{w});
+        run.note_grad("w", w);
+        run.note_grad("x", x);
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.steady, eager == 0 && program_backwards >= 8);
+}
+
+TEST(CasesB, B4_SumsAreAddedInEagersOrder) {
+  // Uses inside and outside of the call: r + a + b, not r + (a + b).
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor w) -> Pair {
+      auto h = x.matmul(w).tanh();
+      auto g = h.matmul(w).sin();
+      return {h, (g * h).matmul(w).exp() + w.sum() + h.cos()};
+    });
+    for (int i = 0; i < 10; ++i) {
+      auto x = torch::randn({5, 5}).requires_grad_();
+      auto w = torch::randn({5, 5}).requires_grad_();
+      auto scaled = w * 1.5;
+      auto [h, y] = f(x, scaled);
+      auto loss = y.sum() + h.pow(3).sum() + scaled.pow(3).sum() +
+          (x.sin() * scaled).sum() + x.pow(2).sum();
+      loss.backward();
+      run.note_grad("x", x);
+      run.note_grad("w", w);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards >= 6);
+}
+
+TEST(CasesB, B4_TiedWeightsWithAPenaltyOutside) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    for (int i = 0; i < 8; ++i) {
+      net->zero_grad(i % 2 == 0);
+      auto y = net(torch::randn({6, 4}));
+      auto loss = net(y.matmul(torch::randn({y.size(1), 4}))).pow(2).sum();
+      for (const auto& p : net->parameters()) {
+        loss = loss + p.pow(2).sum() * 0.1;
+      }
+      loss.backward();
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 6);
+}
+
+TEST(CasesB, B1_DoubleBackwardThroughOutputsThatDependOnEachOther) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) -> Pair {
+      auto d = x.sin();
+      return {d, (d * d * x).sum()};
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto x = torch::randn({4}).requires_grad_();
+      auto [d, z] = f(x);
+      const bool twice = i >= 5;
+      auto g = torch::autograd::grad(
+          {z, d.sum()}, {x}, {}, /*retain_graph=*/twice, twice)[0];
+      run.note("g", g);
+      if (twice) {
+        g.pow(2).sum().backward();
+        run.note_grad("x", x);
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards > 0 && with_reason);
+}
+
+TEST(CasesB, B3_ABackwardThatThrowsLeavesTheGraphWhole) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor w, Tensor v) -> Pair {
+      return {w.exp(), v.exp()};
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto leaf = torch::randn({3}).requires_grad_();
+      auto v = torch::randn({3}).requires_grad_();
+      auto w = leaf * 2;
+      bool fail = i >= 3;
+      w.register_hook(
+          [&](const Tensor&) { TORCH_CHECK(!fail, "the hook's own error"); });
+      auto [a, b] = f(w, v);
+      run.attempt("throws", [&, a = a] { a.sum().backward({}, true); });
+      fail = false;
+      (a.sum() + b.sum()).backward({}, true);
+      b.sum().backward();
+      run.note_grad("leaf", leaf);
+      run.note_grad("v", v);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 4);
+}
+
+TEST(CasesB, B7_AnOutputChangedBeforeAnUnknownBackward) {
+  // exp needs its result: eager's error, also from a run of the code again.
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) -> Pair {
+      return {x.exp(), x.sin()};
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto x = torch::randn({3}).requires_grad_();
+      auto [a, b] = f(x);
+      if (i >= 3) {
+        b.detach().mul_(2); // Nobody needs it.
+      }
+      if (i >= 5) {
+        a.detach().mul_(2);
+      }
+      bool raised = false;
+      try {
+        (i < 4 ? b : a + b).sum().backward();
+      } catch (const c10::Error&) {
+        raised = true;
+      }
+      run.note("raised", int64_t{raised});
+      run.note_grad("x", x);
+    }
+  });
+}
+
+} // namespace
+} // namespace temper::testing
