@@ -99,7 +99,7 @@ BackwardRecord::~BackwardRecord() = default;
 
 std::shared_ptr<BackwardRecord> BackwardRecord::begin(
     std::unique_ptr<Recorder>& recorder,
-    const std::vector<ResultPlan>& plans,
+    std::vector<ResultPlan>& plans,
     const std::vector<at::Tensor>& results,
     const std::vector<at::Tensor>& arguments,
     const std::vector<Edge>& argument_edges,
@@ -250,6 +250,7 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
   record->find_reach();
   record->count_edges();
   autograd = record->autograd_;
+  record->find_late_views(plans, results);
   end_forward(trace);
   record->recorder_ = std::move(recorder);
   record->done_ = std::move(done);
@@ -258,6 +259,38 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
     node->add_post_hook(std::make_unique<PostHook>(record, node));
   }
   return record;
+}
+
+// Views are taken again when the program has run. The engine takes the node
+// that was made last first: it must find them on the side of the region's nodes
+// on which they were.
+void BackwardRecord::find_late_views(
+    std::vector<ResultPlan>& plans,
+    const std::vector<at::Tensor>& results) const {
+  for (size_t i = 0; i < plans.size(); ++i) {
+    if (plans[i].chain.empty() || !results[i].requires_grad() ||
+        results[i].grad_fn() == nullptr) {
+      continue;
+    }
+    auto edge = torch::autograd::impl::gradient_edge(results[i]);
+    const auto made = edge.function->sequence_nr();
+    for (size_t step = 0;
+         step < plans[i].chain.size() && edge.function->num_outputs() > 0;
+         ++step) {
+      edge = edge.function->next_edge(0);
+      if (!edge.is_valid()) {
+        break;
+      }
+    }
+    const auto& to = edge;
+    for (const auto& [node, place] : nodes_) {
+      const auto& edges = node->next_edges();
+      if (std::find(edges.begin(), edges.end(), to) != edges.end() &&
+          node->sequence_nr() > made) {
+        plans[i].late = true;
+      }
+    }
+  }
 }
 
 // Where a gradient goes from each output.

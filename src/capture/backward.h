@@ -69,7 +69,7 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   /// null with the recorder fine if no output requires grad.
   static std::shared_ptr<BackwardRecord> begin(
       std::unique_ptr<Recorder>& recorder,
-      const std::vector<ResultPlan>& plans,
+      std::vector<ResultPlan>& plans,
       const std::vector<at::Tensor>& results,
       const std::vector<at::Tensor>& arguments,
       const std::vector<torch::autograd::Edge>& argument_edges,
@@ -123,6 +123,9 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   enum class State : uint8_t { kWaiting, kRecording, kDone };
 
   BackwardRecord() = default;
+  void find_late_views(
+      std::vector<ResultPlan>& plans,
+      const std::vector<at::Tensor>& results) const;
   void find_reach();
   void count_edges();
   bool start();

@@ -65,6 +65,15 @@ bool reads_data(const OpInfo& info) {
       info.view || base.ends_with("_like") || base.starts_with("aten::new_"));
 }
 
+at::Tensor on_meta(const graph::Type& type) {
+  std::vector<int64_t> sizes;
+  for (const auto& dim : type.sizes) {
+    sizes.push_back(dim.size);
+  }
+  return at::empty_strided(
+      sizes, type.strides, at::dtype(type.dtype).device(c10::kMeta));
+}
+
 } // namespace
 
 bool is_equal(const OpInfo& info) {
@@ -246,7 +255,11 @@ ValueId Recorder::record_sum(ValueId a, ValueId b) {
   op.operands[2].kind = Operand::Kind::kSlot;
   op.operands[2].slots = {add_slot(int64_t{1})};
   graph::Value value;
-  value.type = trace_.graph.values[static_cast<size_t>(a)].type;
+  const auto& type_a = trace_.graph.values[static_cast<size_t>(a)].type;
+  const auto& type_b = trace_.graph.values[static_cast<size_t>(b)].type;
+  value.type = type_a;
+  value.type.strides =
+      at::add(on_meta(type_a), on_meta(type_b)).strides().vec();
   value.storage = static_cast<int32_t>(trace_.storages.size());
   trace_.storages.push_back({0, -1, false});
   uninitialised_by_.push_back(-1);
@@ -260,14 +273,47 @@ ValueId Recorder::record_sum(ValueId a, ValueId b) {
 }
 
 void Recorder::place_sum(ValueId sum, const at::Tensor& tensor) {
-  auto& type = trace_.graph.values[static_cast<size_t>(sum)].type;
-  type.strides = tensor.strides().vec();
+  const auto& type = trace_.graph.values[static_cast<size_t>(sum)].type;
+  const auto storage = trace_.values[static_cast<size_t>(sum)].storage;
+  if (tensor.strides() != c10::IntArrayRef(type.strides)) {
+    // The engine added in place, where dimensions of size 1 keep their strides.
+    for (int64_t d = 0; d < tensor.dim(); ++d) {
+      if (tensor.size(d) > 1 &&
+          tensor.stride(d) != type.strides[static_cast<size_t>(d)]) {
+        fail("autograd summed gradients of several layouts in place");
+        return;
+      }
+    }
+    trace_.storages[static_cast<size_t>(storage)].nbytes =
+        tensor.storage().nbytes();
+    add_restrided(sum, tensor);
+    return;
+  }
   auto& info = trace_.values[static_cast<size_t>(sum)];
   info.offset = tensor.storage_offset();
   info.keys = tensor.key_set();
   trace_.storages[static_cast<size_t>(info.storage)].nbytes =
       tensor.storage().nbytes();
   ledger_.bind(tensor, sum);
+}
+
+// The same memory in the strides of `tensor`.
+void Recorder::add_restrided(ValueId source, const at::Tensor& tensor) {
+  static const auto as_strided = graph::find_op("aten::as_strided");
+  graph::Op op{as_strided, {}, {}, {}};
+  op.operands.resize(4);
+  op.operands[0].kind = Operand::Kind::kValue;
+  op.operands[0].value = source;
+  for (const size_t i : {1, 2}) {
+    op.operands[i].kind = Operand::Kind::kSlotList;
+    for (const auto each : i == 1 ? tensor.sizes() : tensor.strides()) {
+      op.operands[i].slots.push_back(add_slot(each));
+    }
+  }
+  op.results = {
+      add_value(tensor, trace_.values[static_cast<size_t>(source)].storage)};
+  trace_.graph.ops.push_back(std::move(op));
+  trace_.ops.push_back({&capture::op_info(as_strided), true, false, false});
 }
 
 ValueId Recorder::add_wrapped_number(const at::Tensor& tensor) {

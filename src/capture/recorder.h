@@ -101,6 +101,7 @@ class Recorder : public Interceptor {
       Binding binding);
   graph::ValueId add_value(const at::Tensor& tensor, int32_t storage);
   int32_t add_storage(const at::Tensor& tensor, int32_t input);
+  void add_restrided(graph::ValueId source, const at::Tensor& tensor);
   graph::ValueId add_wrapped_number(const at::Tensor& tensor);
   graph::ValueId add_literal(const at::Tensor& tensor, graph::ValueId source);
   bool from_argument(const graph::Op& op) const;

@@ -29,6 +29,9 @@ struct ResultPlan {
   std::vector<Step> chain;
   bool requires_grad = false;
   bool leaf = false; ///< requires_grad_() was called on a tensor without one.
+  /// Differentiable views: taken before what else in the call used the same
+  /// tensor, so that its gradient is added after theirs.
+  bool late = false;
   /// An earlier result whose memory and version counter it shares, or -1.
   int32_t shares_version_with = -1;
 };

@@ -6,9 +6,9 @@
 // 2. Outputs that were changed since the call are marked as changed in the new
 //    graph, too: where eager would raise its version error, autograd raises it.
 // 3. While a step's gradients are taken, every edge of the new graph that leads
-//    to an input, or from inside to an output, is led to a node that collects
-//    what comes. So hooks are called, and sums made, where the real gradients
-//    pass.
+//    to an input, or from inside to an output, ends in a node of its own, from
+//    which the engine hands out what comes. So hooks are called, and sums made,
+//    where the real gradients pass.
 #include "dispatch/backward_rerun.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -19,6 +19,7 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include <algorithm>
 #include <limits>
 #include <map>
 #include <unordered_set>
@@ -30,29 +31,108 @@ namespace temper::dispatch {
 
 namespace autograd = torch::autograd;
 
-// Where an edge of the new graph ends.
-class BackwardRerun::Collector : public autograd::Node {
+namespace {
+
+// Where an edge that leaves the new graph ends: the engine hands out what comes
+// there.
+class End : public autograd::Node {
  public:
-  /// Of edges that come from one node those with higher numbers arrive first.
-  Collector(
-      uint64_t number,
-      std::shared_ptr<Gradients> all,
-      std::vector<at::Tensor>* into)
-      : Node(number), all_(std::move(all)), into_(into) {}
-  std::string name() const override {
-    return "TemperCollector";
+  explicit End(const at::Tensor& like)
+      : Node(std::numeric_limits<uint64_t>::max()) {
+    add_input_metadata(like);
   }
-  autograd::variable_list apply(autograd::variable_list&& gradients) override {
-    if (gradients[0].defined()) {
-      into_->push_back(std::move(gradients[0]));
-    }
+  std::string name() const override {
+    return "TemperEnd";
+  }
+  autograd::variable_list apply(autograd::variable_list&&) override {
     return {};
+  }
+};
+
+// Leads the edges that leave the region to ends of their own, until it goes.
+class Diversion {
+ public:
+  Diversion(
+      const std::vector<at::Tensor>& inputs,
+      const std::vector<at::Tensor>& outputs);
+  // A second derivative finds its way through the edges as they were.
+  ~Diversion() {
+    for (auto& place : places_) {
+      *place.edge = std::move(place.original);
+    }
+  }
+  Diversion(const Diversion&) = delete;
+  Diversion& operator=(const Diversion&) = delete;
+
+  /// The ends, in the order in which the engine reaches them.
+  autograd::edge_list ends() const {
+    autograd::edge_list result;
+    for (const auto& place : places_) {
+      result.push_back(*place.edge);
+    }
+    return result;
+  }
+  /// Of the i-th end: an index into the inputs, or past them the outputs.
+  size_t target(size_t i) const {
+    return places_[i].target;
   }
 
  private:
-  std::shared_ptr<Gradients> all_;
-  std::vector<at::Tensor>* into_; ///< In `all_`.
+  struct Place {
+    autograd::Edge* edge;
+    autograd::Edge original;
+    size_t target;
+    uint64_t sequence_number; ///< Of the node: the engine takes the last first.
+  };
+  std::vector<Place> places_;
 };
+
+Diversion::Diversion(
+    const std::vector<at::Tensor>& inputs,
+    const std::vector<at::Tensor>& outputs) {
+  std::map<std::pair<autograd::Node*, uint32_t>, size_t> targets;
+  std::vector<autograd::Node*> stack;
+  for (size_t i = 0; i < inputs.size() + outputs.size(); ++i) {
+    const bool is_input = i < inputs.size();
+    const auto edge = autograd::impl::gradient_edge(
+        is_input ? inputs[i] : outputs[i - inputs.size()]);
+    targets[{edge.function.get(), edge.input_nr}] = i;
+    if (!is_input) {
+      stack.push_back(edge.function.get());
+    }
+  }
+  std::unordered_set<autograd::Node*> seen;
+  while (!stack.empty()) {
+    auto* node = stack.back();
+    stack.pop_back();
+    if (!seen.insert(node).second) {
+      continue;
+    }
+    for (auto& edge : node->next_edges()) {
+      if (!edge.is_valid()) {
+        continue;
+      }
+      const auto target = targets.find({edge.function.get(), edge.input_nr});
+      if (target == targets.end()) {
+        stack.push_back(edge.function.get());
+        continue;
+      }
+      const auto i = target->second;
+      autograd::Edge end(
+          c10::make_intrusive<End>(
+              i < inputs.size() ? inputs[i] : outputs[i - inputs.size()]),
+          0);
+      places_.push_back(
+          {&edge, std::exchange(edge, std::move(end)), i, node->sequence_nr()});
+    }
+  }
+  std::stable_sort(
+      places_.begin(), places_.end(), [](const Place& a, const Place& b) {
+        return a.sequence_number > b.sequence_number;
+      });
+}
+
+} // namespace
 
 BackwardRerun::BackwardRerun(
     std::shared_ptr<const Plan> plan,
@@ -174,78 +254,6 @@ void BackwardRerun::run(bool differentiable) {
   }
 }
 
-// Leads the edges that leave the region to collectors, until it goes.
-class BackwardRerun::Diversion {
- public:
-  Diversion(
-      const std::vector<at::Tensor>& inputs,
-      const std::vector<at::Tensor>& outputs,
-      const std::shared_ptr<Gradients>& into);
-  // A second derivative finds its way through the edges as they were.
-  ~Diversion() {
-    for (auto& [edge, original] : diverted_) {
-      *edge = std::move(original);
-    }
-  }
-  Diversion(const Diversion&) = delete;
-  Diversion& operator=(const Diversion&) = delete;
-
- private:
-  std::vector<std::pair<autograd::Edge*, autograd::Edge>> diverted_;
-};
-
-BackwardRerun::Diversion::Diversion(
-    const std::vector<at::Tensor>& inputs,
-    const std::vector<at::Tensor>& outputs,
-    const std::shared_ptr<Gradients>& into) {
-  into->inputs.resize(inputs.size());
-  into->outputs.resize(outputs.size());
-  struct Place {
-    const at::Tensor* tensor = nullptr;
-    std::vector<at::Tensor>* into = nullptr;
-  };
-  std::map<std::pair<autograd::Node*, uint32_t>, Place> places;
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    const auto edge = autograd::impl::gradient_edge(inputs[i]);
-    places[{edge.function.get(), edge.input_nr}] = {
-        &inputs[i], &into->inputs[i]};
-  }
-  std::vector<autograd::Node*> stack;
-  for (size_t o = 0; o < outputs.size(); ++o) {
-    const auto edge = autograd::impl::gradient_edge(outputs[o]);
-    stack.push_back(edge.function.get());
-    places[{edge.function.get(), edge.input_nr}] = {
-        &outputs[o], &into->outputs[o]};
-  }
-  std::unordered_set<autograd::Node*> seen;
-  while (!stack.empty()) {
-    auto* node = stack.back();
-    stack.pop_back();
-    if (!seen.insert(node).second) {
-      continue;
-    }
-    auto& edges = node->next_edges();
-    for (size_t e = 0; e < edges.size(); ++e) {
-      if (!edges[e].is_valid()) {
-        continue;
-      }
-      const auto place =
-          places.find({edges[e].function.get(), edges[e].input_nr});
-      if (place == places.end()) {
-        stack.push_back(edges[e].function.get());
-        continue;
-      }
-      // As AccumulateGrad: before any other node that is ready.
-      auto collector = c10::make_intrusive<Collector>(
-          std::numeric_limits<uint64_t>::max() - e, into, place->second.into);
-      collector->add_input_metadata(*place->second.tensor);
-      diverted_.emplace_back(
-          &edges[e],
-          std::exchange(edges[e], autograd::Edge(std::move(collector), 0)));
-    }
-  }
-}
-
 void BackwardRerun::note_changed_outputs() {
   for (size_t o = 0; o < outputs_.size(); ++o) {
     const auto changes =
@@ -273,15 +281,30 @@ BackwardRerun::Gradients BackwardRerun::gradients(
       root_gradients.push_back(tangents[i]);
     }
   }
-  const auto result = std::make_shared<Gradients>();
-  const Diversion diversion(inputs_, outputs_, result);
-  autograd::Engine::get_default_engine().execute(
+  Gradients result;
+  result.inputs.resize(inputs_.size());
+  result.outputs.resize(outputs_.size());
+  const Diversion diversion(inputs_, outputs_);
+  const auto ends = diversion.ends();
+  if (ends.empty()) {
+    return result;
+  }
+  auto gradients = autograd::Engine::get_default_engine().execute(
       roots,
       root_gradients,
       /*keep_graph=*/true,
       differentiable,
-      /*accumulate_grad=*/false);
-  return std::move(*result);
+      /*accumulate_grad=*/false,
+      ends);
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i].defined()) {
+      const auto target = diversion.target(i);
+      (target < inputs_.size() ? result.inputs[target]
+                               : result.outputs[target - inputs_.size()])
+          .push_back(std::move(gradients[i]));
+    }
+  }
+  return result;
 }
 
 } // namespace temper::dispatch

@@ -48,9 +48,6 @@ class BackwardRerun {
   void release();
 
  private:
-  class Collector;
-  class Diversion;
-
   void run(bool differentiable);
   void check_inputs() const;
   void note_changed_outputs();

@@ -59,6 +59,45 @@ void connect(
   }
 }
 
+void find_shared(
+    const graph::Graph& joint,
+    const RecordedBackward& backward,
+    const graph::Segment& segment,
+    Chain::Work& work) {
+  const auto shares_memory = [&](graph::ValueId id) {
+    const auto storage = joint.values[static_cast<size_t>(id)].storage;
+    return std::any_of(
+        joint.ops.begin(), joint.ops.end(), [&](const graph::Op& op) {
+          return std::any_of(
+              op.results.begin(), op.results.end(), [&](graph::ValueId other) {
+                return other != id && other != graph::kNoValue &&
+                    joint.values[static_cast<size_t>(other)].storage == storage;
+              });
+        });
+  };
+  const auto contributions = [&](const Delivery& delivery) {
+    int count = 0;
+    for (auto s = backward.step_segments.front();
+         s < backward.step_segments.back();
+         ++s) {
+      for (const auto& other :
+           joint.segments[static_cast<size_t>(s)].deliveries) {
+        count +=
+            other.target == delivery.target && other.index == delivery.index
+            ? 1
+            : 0;
+      }
+    }
+    return count;
+  };
+  for (size_t d = 0; d < segment.deliveries.size(); ++d) {
+    const auto& delivery = segment.deliveries[d];
+    if (contributions(delivery) > 1 && shares_memory(delivery.value)) {
+      work.shared.push_back(static_cast<int32_t>(d));
+    }
+  }
+}
+
 void add_step(
     Chain& chain,
     int32_t step,
@@ -105,6 +144,7 @@ void add_step(
             index_of_output(autograd, joint.tangent_outputs[ordinal])));
       }
       connect(chain.nodes[n], work, autograd, segment);
+      find_shared(joint, backwards[b], segment, work);
       for (const auto& delivery : segment.deliveries) {
         const auto target = target_of(autograd, delivery);
         if (target.kind == Kind::kOutput) {

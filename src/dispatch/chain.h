@@ -39,6 +39,9 @@ struct Chain {
     std::vector<int32_t> tangents;
     std::vector<int32_t> targets; ///< By delivery of the segment: the edge.
     std::vector<int32_t> idle; ///< Edges that get nothing.
+    /// Deliveries that are views and not the only contribution: the engine must
+    /// not add in place to memory that was shared in eager.
+    std::vector<int32_t> shared;
   };
   struct Run {
     std::vector<Work> nodes;

@@ -130,6 +130,7 @@ class ChainState {
   /// By output: a gradient may come that leads to nothing that is asked for.
   std::vector<char> ignored_;
   std::vector<at::Tensor> carried_;
+  std::vector<at::Tensor> held_; ///< Until the next node: see `Work::shared`.
   std::vector<variable_list> rerun_sends_; ///< By node of the step, by edge.
   std::shared_ptr<RemovedEdges> removed_;
 };
@@ -443,6 +444,7 @@ variable_list ChainState::apply(int32_t node, variable_list&& gradients) {
   if (autograd::get_current_graph_task_id() != task_) {
     begin(node, gradients);
   }
+  held_.clear();
   const auto& chain = plan_->chain;
   const auto& here = chain.nodes[static_cast<size_t>(node)];
   const auto entry = chain.first_node(here.step);
@@ -549,6 +551,9 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
   for (size_t i = 0; i < program.carried_out.size(); ++i) {
     carried_[static_cast<size_t>(program.carried_out[i])] =
         std::move(outputs[deliveries + i]);
+  }
+  for (const auto d : work.shared) {
+    held_.push_back(outputs[static_cast<size_t>(d)].detach());
   }
   for (size_t d = 0; d < deliveries; ++d) {
     result[static_cast<size_t>(work.targets[d])] = std::move(outputs[d]);

@@ -1,8 +1,10 @@
 // Running a plan.
 #include "dispatch/plan.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
 
@@ -31,6 +33,20 @@ at::Tensor input_tensor(
       c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(
           binding.watched));
 }
+
+namespace {
+
+// Gives the nodes of a view's steps the numbers before `end`.
+void make_late(const at::Tensor& view, size_t steps, const uint64_t* end) {
+  auto node = view.grad_fn();
+  for (size_t step = 0; step < steps && node; ++step) {
+    node->set_sequence_nr(*--end);
+    const auto& edges = node->next_edges();
+    node = edges.empty() ? nullptr : edges[0].function;
+  }
+}
+
+} // namespace
 
 std::vector<at::Tensor> run_plan(
     const std::shared_ptr<const Plan>& plan_pointer,
@@ -69,7 +85,14 @@ std::vector<at::Tensor> run_plan(
       std::make_move_iterator(outputs.begin() + num_outputs),
       std::make_move_iterator(outputs.end()));
   outputs.resize(static_cast<size_t>(num_outputs));
+  // Numbers for what the engine is to take after the nodes of the chain.
+  std::vector<uint64_t> late_numbers;
   if (plan.differentiable) {
+    for (const auto& result : plan.results) {
+      for (size_t i = 0; result.late && i < result.chain.size(); ++i) {
+        late_numbers.push_back(at::sequence_number::get_and_increment());
+      }
+    }
     attach_backward(
         plan_pointer,
         arguments,
@@ -78,6 +101,22 @@ std::vector<at::Tensor> run_plan(
         std::move(fallback));
   }
   std::vector<at::Tensor> results(plan.results.size());
+  size_t next_late = 0;
+  // Views first, in the order in which the call took them.
+  for (const auto i : plan.views) {
+    const auto& result = plan.results[i];
+    results[i] = capture::apply_views(
+        plan.trace->graph,
+        result.chain,
+        result.kind == Kind::kInput
+            ? input_tensor(plan, result.index, arguments)
+            : outputs[static_cast<size_t>(result.index)]);
+    if (result.late) {
+      next_late += result.chain.size();
+      make_late(
+          results[i], result.chain.size(), late_numbers.data() + next_late);
+    }
+  }
   for (size_t i = 0; i < plan.results.size(); ++i) {
     const auto& result = plan.results[i];
     switch (result.kind) {
@@ -87,16 +126,14 @@ std::vector<at::Tensor> run_plan(
         results[i] = results[static_cast<size_t>(result.index)];
         break;
       case Kind::kInput:
-        results[i] = capture::apply_views(
-            plan.trace->graph,
-            result.chain,
-            input_tensor(plan, result.index, arguments));
+        if (result.chain.empty()) {
+          results[i] = input_tensor(plan, result.index, arguments);
+        }
         break;
       case Kind::kOutput: {
-        results[i] = capture::apply_views(
-            plan.trace->graph,
-            result.chain,
-            outputs[static_cast<size_t>(result.index)]);
+        if (result.chain.empty()) {
+          results[i] = outputs[static_cast<size_t>(result.index)];
+        }
         if (result.leaf) {
           results[i].set_requires_grad(true);
         }

@@ -29,6 +29,8 @@ struct Plan {
   /// Inputs of the forward program, as indices into the graph's inputs.
   std::vector<int32_t> forward_inputs;
   std::vector<capture::ResultPlan> results;
+  /// Results that are views to be taken, in the order of the call.
+  std::vector<size_t> views;
   /// What each result was in the trace; kNoValue if undefined.
   std::vector<graph::ValueId> result_values;
   std::vector<int32_t> mutated; ///< Graph inputs that the program writes.

@@ -123,6 +123,17 @@ void CallSite::Impl::compile(
     return;
   }
   plan->slots = std::move(skeleton.slots);
+  plan->views.clear();
+  for (size_t i = 0; i < plan->results.size(); ++i) {
+    if (!plan->results[i].chain.empty()) {
+      plan->views.push_back(i);
+    }
+  }
+  std::stable_sort(
+      plan->views.begin(), plan->views.end(), [&](size_t a, size_t b) {
+        return plan->results[a].chain.back().op <
+            plan->results[b].chain.back().op;
+      });
   if (plan->differentiable) {
     plan->chain =
         make_chain(graph, plan->autograd, plan->backwards, *plan->artifact);

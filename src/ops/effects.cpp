@@ -32,6 +32,19 @@ constexpr std::array<std::string_view, 12> kChangesMetadata = {
     "aten::resize_",
 };
 
+constexpr std::array<std::string_view, 10> kChecksValues = {
+    "aten::div",
+    "aten::div_",
+    "aten::floor_divide",
+    "aten::floor_divide_",
+    "aten::remainder",
+    "aten::remainder_",
+    "aten::fmod",
+    "aten::fmod_",
+    "aten::pow",
+    "aten::pow_",
+};
+
 constexpr std::array<std::string_view, 9> kImpure = {
     "aten::_assert_async",
     "aten::_assert_scalar",
@@ -55,6 +68,10 @@ constexpr std::array<std::string_view, 4> kCollectives = {
 
 bool changes_metadata(std::string_view name) {
   return contains(kChangesMetadata, name);
+}
+
+bool checks_values(std::string_view name) {
+  return contains(kChecksValues, name);
 }
 
 bool is_impure(std::string_view name) {

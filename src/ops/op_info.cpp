@@ -67,6 +67,13 @@ bool has_generator(const c10::FunctionSchema& schema) {
   return false;
 }
 
+// Makes a tensor from no data: `empty_like`, `new_zeros`, `arange`.
+bool is_factory(const c10::FunctionSchema& schema, std::string_view name) {
+  const std::string_view base = name.substr(name.find("::") + 2);
+  return first_tensor_operand(schema) < 0 || base.ends_with("_like") ||
+      base.starts_with("new_");
+}
+
 OpInfo derive(const c10::OperatorHandle& op) {
   const c10::FunctionSchema& schema = op.schema();
   const std::string& name = schema.name();
@@ -97,6 +104,10 @@ OpInfo derive(const c10::OperatorHandle& op) {
   const bool own = ns == "aten" || ns == "prims" || ns == "temper";
   result.impure = result.collective || !own || detail::is_impure(name);
   result.cheap = own && !result.rng && op.hasTag(at::Tag::pointwise);
+  result.droppable = !result.impure && !result.rng &&
+      (result.alias != Alias::kFresh || ns == "temper" ||
+       is_factory(schema, name) ||
+       (result.cheap && !detail::checks_values(name)));
   result.data_dependent = op.hasTag(at::Tag::data_dependent_output) ||
       op.hasTag(at::Tag::dynamic_output_shape);
   result.changes_metadata =

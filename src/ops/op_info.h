@@ -33,6 +33,9 @@ struct OpInfo {
   /// True iff it is elementwise and costs about as much as reading its
   /// operands.
   bool cheap = false;
+  /// True iff nothing is lost where nobody needs its results: it has no effects
+  /// and can't throw because of the values that it reads.
+  bool droppable = false;
   bool data_dependent = false; ///< Output sizes or results depend on values.
   /// True iff it changes sizes, strides or the storage of an operand (resize_,
   /// set_, transpose_): it has no functional form.

@@ -20,6 +20,10 @@ bool is_absolute_view(std::string_view name);
 /// the tag `inplace_view`.
 bool changes_metadata(std::string_view name);
 
+/// Elementwise operators that throw for some values (an integer division by
+/// zero).
+bool checks_values(std::string_view name);
+
 /// Operators of LibTorch with effects that their schema does not show.
 bool is_impure(std::string_view name);
 

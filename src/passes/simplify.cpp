@@ -97,17 +97,12 @@ void remove_aliases(Graph& graph) {
   keep_ops(graph, keep);
 }
 
-bool has_effect(const Op& op) {
-  const ops::OpInfo& info = ops::info(op.op);
-  return info.rng || info.impure;
-}
-
 void remove_dead(Graph& graph) {
   std::vector<bool> live = find_leaving(graph);
   std::vector<bool> keep(graph.ops.size());
   for (size_t i = graph.ops.size(); i-- > 0;) {
     const Op& op = graph.ops[i];
-    bool needed = has_effect(op);
+    bool needed = !ops::info(op.op).droppable;
     for (const ValueId id : op.results) {
       needed = needed || (id != kNoValue && live[index(id)]);
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <exception>
+#include <set>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -53,7 +54,7 @@ class Generator : private Chooser {
            Schedule::Backward::kNone});
     }
     s.roots = chance(60) ? ~0U : static_cast<uint32_t>(random_());
-    s.varying_roots = !known::kVaryingRoots && chance(7);
+    s.varying_roots = chance(7);
     s.layout = static_cast<int>(chance(60) ? 0 : below(3));
     s.step = chance(50);
     s.zero_grad = static_cast<int>(below(3));
@@ -80,11 +81,6 @@ class Generator : private Chooser {
     s.calls.insert(s.calls.end(), chance(50) ? 1 : 3, other);
     if (chance(40)) {
       s.calls.push_back(call);
-    }
-    if (known::kThinGradients && s.backward != Schedule::Backward::kNone) {
-      for (CallSpec& each : s.calls) {
-        each.batch += each.batch == 1;
-      }
     }
   }
 
@@ -212,9 +208,7 @@ class Generator : private Chooser {
       // Eager forgets the history of a view, and says so when asked for it.
       return self.is_view();
     }
-    return known::kMetadataChanges &&
-        (name == "unsqueeze_" || name == "transpose_") &&
-        now.mode == Instruction::Mode::kNoGrad && self.requires_grad();
+    return false;
   }
 
   // After it ran.
@@ -308,51 +302,51 @@ class Generator : private Chooser {
           p.outputs.begin() + below(static_cast<int64_t>(p.outputs.size()) + 1),
           static_cast<int>(below(p.num_registers)));
     }
-    // What may throw for some values is needed, or nothing would.
-    for (const Instruction& now : p.code) {
-      const std::string_view name = all_ops()[now.op].name;
-      if (known::kUnusedThrows && !now.results.empty() &&
-          (name == "remainder" || name == "floor_divide" ||
-           name == "index_select.raw")) {
-        p.outputs.push_back(now.results[0]);
-      }
-    }
     if (p.outputs.empty()) {
       p.outputs.push_back(p.num_registers - 1);
     }
     if (result_.schedule.backward != Schedule::Backward::kNone) {
       want_root();
-      if (known::kSharedRoots) {
-        leave_out_shared();
+      if (known::kViewsBetweenUses) {
+        leave_out_views();
+      }
+      if (known::kVaryingRoots && results_depend()) {
+        result_.schedule.varying_roots = false;
       }
     }
   }
 
-  // In evaluation it is its operand itself.
-  bool is_dropout(int reg) const {
-    const auto& code = result_.program.code;
-    return std::any_of(code.begin(), code.end(), [&](const Instruction& now) {
-      return !now.results.empty() && now.results[0] == reg &&
-          std::string_view(all_ops()[now.op].name) == "dropout";
-    });
-  }
-
-  void leave_out_shared() {
-    Program& p = result_.program;
-    const int inputs = p.num_arguments + p.num_parameters + p.num_buffers;
+  void leave_out_views() {
+    const Program& p = result_.program;
     for (size_t i = 0; i < p.outputs.size(); ++i) {
-      const Tensor& output = tensor(p.outputs[i]);
-      bool shared = output.is_view() || is_dropout(p.outputs[i]);
-      for (int reg = 0; reg < inputs; ++reg) {
-        shared |= tensor(reg).is_alias_of(output);
-      }
-      for (size_t j = 0; j < p.outputs.size(); ++j) {
-        shared |= j != i && tensor(p.outputs[j]).is_alias_of(output);
-      }
-      if (shared) {
+      if (tensor(p.outputs[i]).is_view()) {
         result_.schedule.roots &= ~(1U << i);
       }
     }
+  }
+
+  // True iff some result is computed from another one.
+  bool results_depend() const {
+    std::set<const torch::autograd::Node*> ends;
+    for (const int reg : result_.program.outputs) {
+      ends.insert(tensor(reg).grad_fn().get());
+    }
+    std::set<const torch::autograd::Node*> seen;
+    std::vector<const torch::autograd::Node*> stack(ends.begin(), ends.end());
+    while (!stack.empty()) {
+      const auto* node = stack.back();
+      stack.pop_back();
+      if (node == nullptr || !seen.insert(node).second) {
+        continue;
+      }
+      for (const auto& edge : node->next_edges()) {
+        if (edge.is_valid() && ends.count(edge.function.get()) != 0) {
+          return true;
+        }
+        stack.push_back(edge.function.get());
+      }
+    }
+    return false;
   }
 
   // Something that a backward can start from.
