@@ -209,11 +209,21 @@ void BackwardRerun::run(bool differentiable) {
   fallback_.check_state();
   check_inputs();
   auto arguments = arguments_;
-  for (auto& argument : arguments) {
-    if (argument.defined() && argument.requires_grad()) {
-      argument = differentiable ? at::alias(argument)
-                                : argument.detach().set_requires_grad(true);
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    auto& argument = arguments[i];
+    if (!argument.defined() || !argument.requires_grad()) {
+      continue;
     }
+    const auto same = std::find_if(
+        arguments_.begin(),
+        arguments_.begin() + static_cast<ptrdiff_t>(i),
+        [&](const at::Tensor& earlier) { return earlier.is_same(argument); });
+    if (same != arguments_.begin() + static_cast<ptrdiff_t>(i)) {
+      argument = arguments[static_cast<size_t>(same - arguments_.begin())];
+      continue;
+    }
+    argument = differentiable ? at::alias(argument)
+                              : argument.detach().set_requires_grad(true);
   }
   std::vector<std::pair<at::Tensor, at::Tensor>> written;
   for (const auto input : plan.mutated) {

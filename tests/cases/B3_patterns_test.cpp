@@ -76,6 +76,20 @@ TEST(CasesB, B5_TwoLossesOneAfterTheOther) {
   EXPECT_COUNTERS(report.steady, eager == 0 && program_backwards == 12);
 }
 
+TEST(CasesB, B5_AnUnknownBackwardOfOneTensorPassedTwice) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor a, Tensor b) -> Pair {
+      return {torch::cat({a, b}), a * b};
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto x = torch::randn({3}).requires_grad_();
+      auto [c, p] = f(x, x);
+      (i < 3 ? p : i < 5 ? c : c.sum() + p).sum().backward();
+      run.note_grad("x", x);
+    }
+  });
+}
+
 TEST(CasesB, B3_ASharedPartCanBeUsedOnce) {
   const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x) -> Pair {

@@ -211,15 +211,6 @@ class Generator : private Chooser {
     return false;
   }
 
-  // After it ran.
-  static bool is_known_view(const Instruction& now, const Tensors& results) {
-    return known::kViewsOfOtherModes &&
-        now.mode != Instruction::Mode::kAsCalled &&
-        std::any_of(results.begin(), results.end(), [](const Tensor& t) {
-             return t.is_view();
-           });
-  }
-
   // Runs `now`; false if it threw.
   bool try_step(Instruction& now) {
     Program& p = result_.program;
@@ -233,9 +224,6 @@ class Generator : private Chooser {
       results =
           all_ops()[now.op].run({now, registers_, call.factor, call.training});
     } catch (const std::exception&) {
-      return false;
-    }
-    if (is_known_view(now, results)) {
       return false;
     }
     used_.insert(now.operands.begin(), now.operands.end());
@@ -310,9 +298,9 @@ class Generator : private Chooser {
       if (known::kViewsBetweenUses) {
         leave_out_views();
       }
-      if (known::kVaryingRoots && results_depend()) {
-        result_.schedule.varying_roots = false;
-      }
+      auto& s = result_.schedule;
+      s.varying_roots &= !(known::kSumsOfUnknown && results_depend());
+      s.write_outputs &= !(known::kWrittenInputs && s.varying_roots);
     }
   }
 
@@ -325,11 +313,17 @@ class Generator : private Chooser {
     }
   }
 
-  // True iff some result is computed from another one.
+  // True iff some result is computed from another one, or may be.
   bool results_depend() const {
+    if (!result_.schedule.calls.front().grad) {
+      return true;
+    }
     std::set<const torch::autograd::Node*> ends;
     for (const int reg : result_.program.outputs) {
-      ends.insert(tensor(reg).grad_fn().get());
+      try {
+        ends.insert(tensor(reg).grad_fn().get());
+      } catch (const c10::Error&) { // Eager has no history for it, and says so.
+      }
     }
     std::set<const torch::autograd::Node*> seen;
     std::vector<const torch::autograd::Node*> stack(ends.begin(), ends.end());
