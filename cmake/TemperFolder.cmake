@@ -1,16 +1,17 @@
 # The functions that make all targets: temper_folder, temper_test,
 # temper_program.
 
-# temper_folder(<name> [PCH] [DEPS <folder>...] [LIBS <library>...])
+# temper_folder(<name> [PCH core|torch] [DEPS <folder>...] [LIBS <library>...])
 #
 # The sources in src/<name>/ as the object library temper_<name>, with the
 # include roots of itself and, through them, of the folders it depends on.
 # A root is a folder of the build tree that holds one link, <name> to
 # src/<name>, so that "graph/graph.h" resolves for those who may include it and
 # for nobody else. A folder without sources is an interface only.
-# PCH: the folder may include <torch/torch.h> and gets it precompiled.
+# PCH: which headers it gets precompiled: `core`, those that all of src/ uses;
+# `torch`, <torch/torch.h>, which it may include then.
 function(temper_folder name)
-  cmake_parse_arguments(arg "PCH" "" "DEPS;LIBS" ${ARGN})
+  cmake_parse_arguments(arg "" "PCH" "DEPS;LIBS" ${ARGN})
   set(root "${PROJECT_BINARY_DIR}/roots/${name}")
   file(MAKE_DIRECTORY "${root}")
   file(CREATE_LINK "${PROJECT_SOURCE_DIR}/src/${name}" "${root}/${name}"
@@ -23,8 +24,10 @@ function(temper_folder name)
     add_library(${target} OBJECT ${sources})
     set(scope PUBLIC)
     set_property(GLOBAL APPEND PROPERTY TEMPER_OBJECT_FOLDERS ${name})
-    if(arg_PCH)
+    if(arg_PCH STREQUAL "torch")
       target_precompile_headers(${target} REUSE_FROM temper_pch)
+    elseif(arg_PCH STREQUAL "core")
+      target_precompile_headers(${target} REUSE_FROM temper_core_pch)
     endif()
   else()
     add_library(${target} INTERFACE)
