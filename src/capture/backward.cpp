@@ -21,6 +21,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/synthetic.h"
+
 namespace temper::capture {
 namespace {
 
@@ -39,8 +41,9 @@ struct PreHook : torch::autograd::FunctionPreHook {
   PreHook(std::shared_ptr<BackwardRecord> the_record, Node* the_node)
       : record(std::move(the_record)), node(the_node) {}
   variable_list operator()(const variable_list& gradients) override {
-    record->before(node, gradients);
-    return gradients;
+    auto result = gradients;
+    record->before(node, result);
+    return result;
   }
   std::shared_ptr<BackwardRecord> record;
   Node* node;
@@ -62,6 +65,14 @@ struct PostHook : torch::autograd::FunctionPostHook {
 bool has_hooks(Node& node) {
   return !node.pre_hooks().empty() || !node.tensor_pre_hooks().empty() ||
       !node.post_hooks().empty() || !node.retains_grad_hooks().empty();
+}
+
+// The same content and strides in new memory.
+at::Tensor own_memory(const at::Tensor& tensor) {
+  static const auto copy =
+      ops::copy_memory().typed<at::Tensor(const at::Tensor&, bool)>();
+  const at::NoGradGuard no_grad;
+  return copy.call(tensor, false);
 }
 
 bool is_accumulate(Node* node) {
@@ -246,6 +257,12 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
     }
   }
   autograd.num_steps = static_cast<int32_t>(inner_outputs.size()) + 1;
+  for (const auto& [port, index] : record->output_ports_) {
+    for (const auto& [other, place] : record->output_ports_) {
+      autograd.outputs[static_cast<size_t>(index)].made +=
+          other.first->sequence_nr() < port.first->sequence_nr() ? 1 : 0;
+    }
+  }
   record->autograd_ = autograd;
   record->find_reach();
   record->count_edges();
@@ -373,6 +390,8 @@ bool BackwardRecord::start() {
   last_.pattern.tangents.resize(autograd_.outputs.size());
   last_.pattern.needed.resize(autograd_.inputs.size());
   last_.readers.resize(nodes_.size());
+  last_.visited.resize(nodes_.size());
+  last_.pattern.autocast = autocast_state();
   first_op_ = static_cast<int32_t>(recorder_->trace().graph.ops.size());
   pending_.clear();
   sent_.clear();
@@ -413,9 +432,9 @@ void BackwardRecord::close_step(int32_t step) {
 }
 
 // Finds out what the gradients of a node are. False if it can't be recorded.
-bool BackwardRecord::takes_in(Node* node, const at::TensorList& gradients) {
+bool BackwardRecord::takes_in(Node* node, variable_list& gradients) {
   for (uint32_t slot = 0; slot < gradients.size(); ++slot) {
-    const auto& gradient = gradients[slot];
+    auto& gradient = gradients[slot];
     if (!gradient.defined()) {
       continue;
     }
@@ -433,6 +452,16 @@ bool BackwardRecord::takes_in(Node* node, const at::TensorList& gradients) {
         pattern.first_step = step;
       }
       pattern.tangents[index] = true;
+      if (gradient.layout() != c10::kStrided ||
+          !gradient.unsafeGetTensorImpl()->has_storage()) {
+        recorder_->fail("a gradient of a result is not strided");
+        return false;
+      }
+      if (recorder_->ledger().find_storage(gradient) >= 0) {
+        // It lies in memory that is something else already: an operand that
+        // does must not be taken for it, nor it for that.
+        gradient = own_memory(gradient);
+      }
       const auto input =
           static_cast<int32_t>(recorder_->trace().graph.inputs.size());
       recorder_->add_tangent(gradient, autograd_.outputs[index].output);
@@ -455,7 +484,7 @@ bool BackwardRecord::takes_in(Node* node, const at::TensorList& gradients) {
   return true;
 }
 
-void BackwardRecord::before(Node* node, const at::TensorList& gradients) {
+void BackwardRecord::before(Node* node, variable_list& gradients) {
   std::unique_lock lock(mutex_);
   if (state_ == State::kDone || recorder_->failed()) {
     return;
@@ -474,6 +503,7 @@ void BackwardRecord::before(Node* node, const at::TensorList& gradients) {
   if (!takes_in(node, gradients)) {
     return;
   }
+  last_.visited[nodes_.at(node)] = true;
   inside_ = true;
   ops_before_ = recorder_->trace().graph.ops.size();
   begin_intercept(*recorder_);

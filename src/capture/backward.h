@@ -31,6 +31,7 @@ struct AutogradTrace {
   struct OutputGrad {
     int32_t output = 0;
     int32_t step = 0;
+    int32_t made = 0; ///< Its place in the order in which nodes were made.
     bool operator==(const OutputGrad&) const = default;
   };
   std::vector<OutputGrad> outputs;
@@ -100,7 +101,10 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   void abandon();
 
   // For the hooks.
-  void before(torch::autograd::Node* node, const at::TensorList& gradients);
+  /// May replace gradients by equal ones in memory of their own.
+  void before(
+      torch::autograd::Node* node,
+      torch::autograd::variable_list& gradients);
   void after(torch::autograd::Node* node, const at::TensorList& gradients);
 
  private:
@@ -132,7 +136,9 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   void finish();
   void cut_into_segments();
   void close_step(int32_t step);
-  bool takes_in(torch::autograd::Node* node, const at::TensorList& gradients);
+  bool takes_in(
+      torch::autograd::Node* node,
+      torch::autograd::variable_list& gradients);
   void note_reader(torch::autograd::Node* node);
 
   std::mutex mutex_;

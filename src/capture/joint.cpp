@@ -3,6 +3,8 @@
 // new ones when it moves from one trace to another.
 #include "capture/joint.h"
 
+#include <ATen/autocast_mode.h>
+
 #include <algorithm>
 
 #include "graph/equal.h"
@@ -201,6 +203,12 @@ class Mover {
 };
 
 } // namespace
+
+int64_t autocast_state() {
+  return at::autocast::is_autocast_enabled(c10::kCPU)
+      ? 1 + static_cast<int64_t>(at::autocast::get_autocast_dtype(c10::kCPU))
+      : 0;
+}
 
 void end_forward(Trace& trace) {
   const auto& graph = trace.graph;

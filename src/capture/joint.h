@@ -15,6 +15,8 @@ struct BackwardPattern {
   std::vector<bool> tangents;
   /// By input to which gradients flow: its gradient was asked for.
   std::vector<bool> needed;
+  /// `autocast_state()` of the thread that called backward.
+  int64_t autocast = 0;
 
   bool operator==(const BackwardPattern&) const = default;
 };
@@ -28,7 +30,11 @@ struct RecordedBackward {
   /// By autograd node of the call: it read what the forward had saved, so it
   /// can't run again unless the graph is retained.
   std::vector<bool> readers;
+  std::vector<bool> visited; ///< Likewise: it ran.
 };
+
+/// 0 where autocast is off on the CPU, else another number for each dtype.
+int64_t autocast_state();
 
 /// Notes where the forward part of a trace ends.
 void end_forward(Trace& trace);

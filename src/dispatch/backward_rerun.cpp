@@ -15,6 +15,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
@@ -136,12 +137,41 @@ Diversion::Diversion(
 
 BackwardRerun::BackwardRerun(
     std::shared_ptr<const Plan> plan,
-    std::vector<at::Tensor> arguments,
+    const std::vector<at::Tensor>& arguments,
     const std::vector<at::Tensor>& outputs,
     BackwardFallback fallback)
-    : plan_(std::move(plan)),
-      arguments_(std::move(arguments)),
-      fallback_(std::move(fallback)) {
+    : plan_(std::move(plan)), fallback_(std::move(fallback)) {
+  histories_.resize(arguments.size());
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto& argument = arguments[i];
+    size_t first = 0;
+    while (!arguments[first].is_same(argument)) {
+      ++first;
+    }
+    same_as_.push_back(first);
+    if (!argument.defined() ||
+        (argument.requires_grad() && argument.is_leaf())) {
+      arguments_.push_back(argument);
+      continue;
+    }
+    if (argument.requires_grad()) {
+      histories_[i].requires_grad = true;
+      const auto& inputs = plan_->autograd.inputs;
+      if (std::any_of(inputs.begin(), inputs.end(), [&](int32_t input) {
+            const auto from =
+                plan_->trace->bindings[static_cast<size_t>(input)].argument;
+            return from >= 0 &&
+                arguments[static_cast<size_t>(from)].is_same(argument);
+          })) {
+        const auto edge = autograd::impl::gradient_edge(argument);
+        histories_[i].node = edge.function.get();
+        histories_[i].input = edge.input_nr;
+      }
+    }
+    auto* impl = argument.unsafeGetTensorImpl();
+    arguments_.emplace_back(impl->shallow_copy_and_detach(
+        impl->version_counter(), /*allow_tensor_metadata_change=*/true));
+  }
   for (const auto input : plan_->forward_inputs) {
     const auto tensor = input_tensor(*plan_, input, arguments_);
     versions_.push_back(tensor.is_inference() ? 0 : tensor._version());
@@ -156,12 +186,6 @@ BackwardRerun::BackwardRerun(
   }
 }
 
-void BackwardRerun::end_backward() {
-  outputs_.clear();
-  inputs_.clear();
-  changes_.clear();
-}
-
 void BackwardRerun::report() const {
   fallback_.report(
       at::GradMode::is_enabled()
@@ -174,8 +198,11 @@ void BackwardRerun::count_program_backward() const {
 }
 
 void BackwardRerun::release() {
-  end_backward();
+  outputs_.clear();
+  inputs_.clear();
+  changes_.clear();
   arguments_.clear();
+  histories_.clear();
   fallback_ = {};
   released_ = true;
 }
@@ -211,19 +238,25 @@ void BackwardRerun::run(bool differentiable) {
   auto arguments = arguments_;
   for (size_t i = 0; i < arguments.size(); ++i) {
     auto& argument = arguments[i];
-    if (!argument.defined() || !argument.requires_grad()) {
+    if (same_as_[i] != i) {
+      argument = arguments[same_as_[i]];
       continue;
     }
-    const auto same = std::find_if(
-        arguments_.begin(),
-        arguments_.begin() + static_cast<ptrdiff_t>(i),
-        [&](const at::Tensor& earlier) { return earlier.is_same(argument); });
-    if (same != arguments_.begin() + static_cast<ptrdiff_t>(i)) {
-      argument = arguments[static_cast<size_t>(same - arguments_.begin())];
+    const bool is_leaf = argument.defined() && argument.requires_grad();
+    const auto& history = histories_[i];
+    if (!is_leaf && !history.requires_grad) {
       continue;
     }
-    argument = differentiable ? at::alias(argument)
-                              : argument.detach().set_requires_grad(true);
+    argument = argument.detach();
+    if (!differentiable || (!is_leaf && history.node == nullptr)) {
+      argument.set_requires_grad(true);
+      continue;
+    }
+    autograd::impl::set_gradient_edge(
+        argument,
+        is_leaf ? autograd::impl::gradient_edge(arguments_[i])
+                : autograd::Edge(history.node->getptr(), history.input));
+    argument = at::alias(argument);
   }
   std::vector<std::pair<at::Tensor, at::Tensor>> written;
   for (const auto input : plan.mutated) {
@@ -278,8 +311,11 @@ BackwardRerun::Gradients BackwardRerun::gradients(
     const std::vector<int32_t>& entering,
     const std::vector<at::Tensor>& tangents) {
   const bool differentiable = at::GradMode::is_enabled();
-  if (outputs_.empty()) {
+  if (outputs_.empty() || differentiable != differentiable_) {
+    outputs_.clear();
+    inputs_.clear();
     run(differentiable);
+    differentiable_ = differentiable;
   }
   note_changed_outputs();
   autograd::edge_list roots;
@@ -302,7 +338,9 @@ BackwardRerun::Gradients BackwardRerun::gradients(
   auto gradients = autograd::Engine::get_default_engine().execute(
       roots,
       root_gradients,
-      /*keep_graph=*/true,
+      // Where steps overlap a node runs once for each.
+      /*keep_graph=*/plan_->autograd.num_steps > 1 ||
+          autograd::get_current_graph_task_keep_graph(),
       differentiable,
       /*accumulate_grad=*/false,
       ends);

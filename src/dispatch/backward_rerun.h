@@ -5,6 +5,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
+#include <torch/csrc/autograd/node.h>
 
 #include <cstdint>
 #include <memory>
@@ -17,10 +18,12 @@ namespace temper::dispatch {
 
 class BackwardRerun {
  public:
-  /// At the call, when its outputs have their history. Keeps the arguments.
+  /// At the call, before its outputs get their history. Keeps what the
+  /// arguments are now, not the tensors: these could get a history that leads
+  /// here.
   BackwardRerun(
       std::shared_ptr<const Plan> plan,
-      std::vector<at::Tensor> arguments,
+      const std::vector<at::Tensor>& arguments,
       const std::vector<at::Tensor>& outputs,
       BackwardFallback fallback);
 
@@ -38,8 +41,6 @@ class BackwardRerun {
       const std::vector<int32_t>& entering,
       const std::vector<at::Tensor>& tangents);
 
-  /// Lets go of the run of this backward.
-  void end_backward();
   /// Tells the call site that an unknown backward came.
   void report() const;
   /// Counts a whole backward served by the artifact.
@@ -53,7 +54,17 @@ class BackwardRerun {
   void note_changed_outputs();
 
   std::shared_ptr<const Plan> plan_;
-  std::vector<at::Tensor> arguments_;
+  std::vector<at::Tensor> arguments_; ///< Leaves, or detached aliases.
+  /// Of arguments that require grad and are no leaves: where their gradients
+  /// go. The chain's own edges keep these nodes, if gradients go there at all:
+  /// the engine frees long histories without recursion only through edges.
+  struct History {
+    bool requires_grad = false;
+    torch::autograd::Node* node = nullptr;
+    uint32_t input = 0;
+  };
+  std::vector<History> histories_;
+  std::vector<size_t> same_as_; ///< The first argument that is this tensor.
   BackwardFallback fallback_;
   bool released_ = false;
   std::vector<int64_t> versions_; ///< As `plan.forward_inputs`, at the call.
@@ -62,7 +73,9 @@ class BackwardRerun {
   std::vector<uint32_t> output_starts_;
   std::optional<capture::GeneratorState> generator_;
   at::ThreadLocalState thread_state_;
-  // Of the run.
+  // Of the run. A second backward goes through the same graph, so that autograd
+  // says whether it may.
+  bool differentiable_ = false;
   std::vector<at::Tensor> outputs_; ///< As `autograd.outputs`.
   std::vector<at::Tensor> inputs_; ///< As `autograd.inputs`.
   std::vector<uint32_t> changes_; ///< Of outputs, that the run's have seen.

@@ -192,6 +192,17 @@ Chain make_chain(
     add_step(chain, step, joint, autograd, backwards);
   }
   chain.first_of_step.push_back(static_cast<int32_t>(chain.nodes.size()));
+  chain.input_order.assign(autograd.inputs.size(), 0);
+  uint64_t place = 0;
+  for (const auto& segment : joint.segments) {
+    for (const auto& delivery : segment.deliveries) {
+      if (segment.backward == 0 &&
+          delivery.target == Delivery::Target::kInput) {
+        chain.input_order[static_cast<size_t>(
+            index_of(autograd.inputs, delivery.index))] = place++;
+      }
+    }
+  }
   for (auto& run : chain.runs) {
     run.last_reader.assign(artifact.saved.size(), -1);
     for (size_t n = 0; n < chain.nodes.size(); ++n) {

@@ -55,6 +55,9 @@ struct Chain {
   /// By step its first node; then the number of nodes.
   std::vector<int32_t> first_of_step;
   std::vector<Run> runs; ///< By recorded backward.
+  /// By input: its place in the order in which the first recorded backward has
+  /// its gradient whole.
+  std::vector<uint64_t> input_order;
 
   int32_t first_node(int32_t step) const {
     return first_of_step[static_cast<size_t>(step)];

@@ -1,10 +1,13 @@
 // The chain of autograd nodes of a compiled call (see dispatch/chain.h).
 //
-// A node's inputs: at the first node of a step, the gradients of the outputs
-// that enter there; then one that is never defined and only makes the node wait
-// for the one before it. Its outputs: what it delivers, then the edge to the
-// next node. AccumulateGrad has the engine's highest priority, so what a node
-// delivers reaches `.grad` before the next node runs.
+// Each output has a node of its own, which passes its gradient on: hooks of one
+// output don't see those of another, and an output that gets no gradient is not
+// visited. Behind them is the chain. A node's inputs: at the first node of a
+// step, the gradients of the outputs that enter there; then one that is never
+// defined and only makes the node wait for the one before it. Its outputs: what
+// it delivers, then the edge to the next node. AccumulateGrad has the engine's
+// highest priority, so what a node delivers reaches `.grad` before the next
+// node runs.
 //
 // The first node that a backward reaches decides which of the recorded
 // backwards it is: by the gradients that have come, those that will come from
@@ -14,9 +17,10 @@
 // and put back when it has ended.
 #include "dispatch/compiled_backward.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/node.h>
@@ -24,6 +28,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <limits>
 #include <tuple>
 #include <utility>
 
@@ -42,6 +47,17 @@ using autograd::variable_list;
 
 class SegmentNode;
 
+// The history of one output.
+class ResultNode : public Node {
+ public:
+  std::string name() const override {
+    return "TemperBackward";
+  }
+  variable_list apply(variable_list&& gradients) override {
+    return {std::move(gradients[0])};
+  }
+};
+
 // Edges that were taken out for one backward.
 class RemovedEdges {
  public:
@@ -50,15 +66,24 @@ class RemovedEdges {
         node.getptr(), index, std::move(node.next_edges()[index]));
     node.next_edges()[index] = Edge();
   }
+  /// The node is about to get edges beyond its own.
+  void will_grow(Node& node) {
+    grown_.emplace_back(node.getptr(), node.next_edges().size());
+  }
   void put_back() {
     for (auto& [node, index, edge] : edges_) {
       node->next_edges()[index] = std::move(edge);
     }
+    for (size_t i = grown_.size(); i-- > 0;) {
+      grown_[i].first->next_edges().resize(grown_[i].second);
+    }
     edges_.clear();
+    grown_.clear();
   }
 
  private:
   std::vector<std::tuple<c10::intrusive_ptr<Node>, size_t, Edge>> edges_;
+  std::vector<std::pair<c10::intrusive_ptr<Node>, size_t>> grown_;
 };
 
 // Puts edges back when the backward's task ends, or goes because it has thrown.
@@ -101,8 +126,12 @@ class ChainState {
     return *plan_;
   }
 
-  std::vector<Edge> input_edges; ///< As `plan.autograd.inputs`.
+  /// As `plan.autograd.inputs`: where their gradients go, or null. Edges of the
+  /// nodes keep them: the engine frees long histories without recursion only
+  /// through these.
+  std::vector<Node*> input_nodes;
   std::vector<SegmentNode*> nodes;
+  std::vector<c10::weak_intrusive_ptr<ResultNode>> results; ///< By output.
 
  private:
   static constexpr int32_t kRerun = -1;
@@ -112,6 +141,7 @@ class ChainState {
   bool comes_from_outside(int32_t output, int32_t first_node, bool& sure) const;
   void consume(int32_t node, const variable_list& gradients);
   void begin_step(int32_t node, const variable_list& gradients);
+  variable_list send(int32_t node, variable_list&& gradients);
   variable_list run_program(int32_t node, variable_list&& gradients);
   at::Tensor take_saved(size_t saved, int32_t node);
   void remove(int32_t node, int32_t edge);
@@ -133,6 +163,8 @@ class ChainState {
   std::vector<at::Tensor> held_; ///< Until the next node: see `Work::shared`.
   std::vector<variable_list> rerun_sends_; ///< By node of the step, by edge.
   std::shared_ptr<RemovedEdges> removed_;
+  int32_t current_ = 0; ///< The node that runs.
+  size_t extra_edges_ = 0; ///< That it has got.
 };
 
 class SegmentNode : public Node {
@@ -217,18 +249,23 @@ bool ChainState::comes_from_outside(
   const auto& entering = chain.nodes[static_cast<size_t>(entry)].entering;
   const auto slot =
       std::find(entering.begin(), entering.end(), output) - entering.begin();
-  if (has_gradient(*task, node, static_cast<uint32_t>(slot))) {
-    sure = true;
+  const auto result = results[static_cast<size_t>(output)].lock();
+  sure = true;
+  if (!result) {
+    return false; // Nothing leads there any more.
+  }
+  if (has_gradient(*task, node, static_cast<uint32_t>(slot)) ||
+      has_gradient(*task, result.get(), 0)) {
     return true;
   }
   int inside = 0;
   for (auto n = static_cast<size_t>(first_node); n < chain.nodes.size(); ++n) {
     for (const auto& edge : nodes[n]->next_edges()) {
-      inside += edge.function.get() == node ? 1 : 0;
+      inside += edge.function.get() == result.get() ? 1 : 0;
     }
   }
   sure = false;
-  return pending_edges(*task, node) > inside;
+  return pending_edges(*task, result.get()) > inside;
 }
 
 // The recorded backward that this one is, or kRerun.
@@ -236,7 +273,9 @@ int32_t ChainState::choose(int32_t node, const variable_list& gradients) {
   const auto& traced = plan_->autograd;
   const auto& chain = plan_->chain;
   const auto& first = chain.nodes[static_cast<size_t>(node)];
-  if (plan_->backwards.empty() || at::GradMode::is_enabled()) {
+  // Anomaly mode looks at each of eager's nodes.
+  if (plan_->backwards.empty() || at::GradMode::is_enabled() ||
+      autograd::AnomalyMode::is_enabled()) {
     return kRerun;
   }
   // Which gradients come.
@@ -256,25 +295,26 @@ int32_t ChainState::choose(int32_t node, const variable_list& gradients) {
   }
   const auto* info = autograd::get_current_graph_task_exec_info();
   const auto is_asked_for = [&](size_t input) {
-    const auto& edge = input_edges[input];
-    if (!edge.is_valid()) {
+    if (input_nodes[input] == nullptr) {
       return false;
     }
     if (info == nullptr || info->empty()) {
       return true;
     }
-    const auto it = info->find(edge.function.get());
+    const auto it = info->find(input_nodes[input]);
     return it != info->end() && it->second.should_execute();
   };
-  std::vector<char> asked(input_edges.size());
+  std::vector<char> asked(input_nodes.size());
   for (size_t i = 0; i < asked.size(); ++i) {
     asked[i] = is_asked_for(i) ? 1 : 0;
   }
+  const auto autocast = capture::autocast_state();
   int32_t best = kRerun;
   int best_tangents = -1;
   for (size_t b = 0; b < plan_->backwards.size(); ++b) {
     const auto& pattern = plan_->backwards[b].pattern;
-    bool same = pattern.first_step == first.step;
+    bool same =
+        pattern.first_step == first.step && pattern.autocast == autocast;
     int tangents = 0;
     for (size_t o = 0; o < comes.size() && same; ++o) {
       const bool expected = pattern.tangents[o];
@@ -294,7 +334,7 @@ int32_t ChainState::choose(int32_t node, const variable_list& gradients) {
       for (size_t o = 0; o < comes.size(); ++o) {
         reached = reached || (pattern.tangents[o] && traced.reach[o].inputs[i]);
       }
-      same = !reached || !input_edges[i].is_valid() ||
+      same = !reached || input_nodes[i] == nullptr ||
           pattern.needed[i] == (asked[i] != 0);
     }
     if (same && tangents > best_tangents) {
@@ -324,10 +364,12 @@ void ChainState::consume(int32_t node, const variable_list& gradients) {
     for (size_t i = 0; i < entering.size(); ++i) {
       const auto o = static_cast<size_t>(entering[i]);
       for (size_t n = 0; n < readers.size() && gradients[i].defined(); ++n) {
-        // Of nodes that no recorded backward has visited nothing is known.
+        // The graph of the new run tells of nodes that no recorded backward has
+        // visited, unless several steps need it.
         readers[n] = readers[n] ||
             (traced.reach[o].nodes[n] &&
-             (plan_->backwards.empty() || plan_->is_reader(n)));
+             (plan_->is_reader(n) ||
+              (traced.num_steps > 1 && !plan_->is_visited(n))));
       }
     }
   }
@@ -352,8 +394,9 @@ void ChainState::begin(int32_t node, const variable_list& gradients) {
       static_cast<size_t>(plan_->artifact->num_carried), at::Tensor());
   consume(node, gradients);
   if (run_ == kRerun) {
-    rerun_.end_backward(); // Of one that threw.
-    rerun_.report();
+    if (!autograd::AnomalyMode::is_enabled()) {
+      rerun_.report();
+    }
     return;
   }
   rerun_.count_program_backward();
@@ -375,8 +418,9 @@ void ChainState::begin(int32_t node, const variable_list& gradients) {
 void ChainState::remove(int32_t node, int32_t edge) {
   auto& from = *nodes[static_cast<size_t>(node)];
   const auto& next = from.next_edges()[static_cast<size_t>(edge)];
+  std::vector<Node*> waiting;
   if (!next.is_valid() ||
-      !remove_edge(*current_graph_task(), next.function.get())) {
+      !remove_edge(*current_graph_task(), next.function.get(), waiting)) {
     return;
   }
   if (!removed_) {
@@ -385,6 +429,12 @@ void ChainState::remove(int32_t node, int32_t edge) {
         [at_end = std::make_shared<AtEndOfTask>(removed_)] { (*at_end)(); });
   }
   removed_->add(from, static_cast<size_t>(edge));
+  auto& current = *nodes[static_cast<size_t>(current_)];
+  for (auto* each : waiting) {
+    removed_->will_grow(current);
+    current.next_edges().emplace_back(each->getptr(), 0);
+    ++extra_edges_;
+  }
 }
 
 // Settles what the nodes of a step send, and takes out the edges that get
@@ -441,10 +491,18 @@ void ChainState::begin_step(int32_t node, const variable_list& gradients) {
 }
 
 variable_list ChainState::apply(int32_t node, variable_list&& gradients) {
+  auto result = send(node, std::move(gradients));
+  result.resize(result.size() + extra_edges_);
+  return result;
+}
+
+variable_list ChainState::send(int32_t node, variable_list&& gradients) {
   if (autograd::get_current_graph_task_id() != task_) {
     begin(node, gradients);
   }
   held_.clear();
+  current_ = node;
+  extra_edges_ = 0;
   const auto& chain = plan_->chain;
   const auto& here = chain.nodes[static_cast<size_t>(node)];
   const auto entry = chain.first_node(here.step);
@@ -460,9 +518,6 @@ variable_list ChainState::apply(int32_t node, variable_list&& gradients) {
   if (static_cast<size_t>(node) + 1 < chain.nodes.size()) {
     result.emplace_back(); // To the next node.
     return result;
-  }
-  if (run_ == kRerun) {
-    rerun_.end_backward();
   }
   if (releasing_) {
     // What no backward can come for any more.
@@ -573,11 +628,23 @@ void attach_backward(
   const auto& chain = plan.chain;
   auto state = std::make_shared<ChainState>(
       plan_pointer, arguments, outputs, std::move(fallback));
-  for (const auto input : plan.autograd.inputs) {
-    const auto tensor = input_tensor(plan, input, arguments);
-    state->input_edges.push_back(
-        tensor.requires_grad() ? autograd::impl::gradient_edge(tensor)
-                               : Edge());
+  std::vector<Edge> input_edges;
+  for (size_t i = 0; i < plan.autograd.inputs.size(); ++i) {
+    const auto tensor = input_tensor(plan, plan.autograd.inputs[i], arguments);
+    auto& edge = input_edges.emplace_back();
+    if (tensor.requires_grad()) {
+      edge = autograd::impl::gradient_edge(tensor);
+      if (tensor.is_leaf()) {
+        // Of gradients that one node delivers the engine accumulates first
+        // what eager's does; all these have its highest priority.
+        const auto number =
+            std::numeric_limits<uint64_t>::max() - chain.input_order[i];
+        if (edge.function->sequence_nr() != number) {
+          edge.function->set_sequence_nr(number);
+        }
+      }
+    }
+    state->input_nodes.push_back(edge.function.get());
   }
   std::vector<c10::intrusive_ptr<SegmentNode>> nodes;
   for (size_t n = 0; n < chain.nodes.size(); ++n) {
@@ -590,31 +657,39 @@ void attach_backward(
     }
     nodes[n]->add_input_metadata(Node::undefined_input{});
   }
-  const auto edge_to_output = [&](int32_t o) {
-    const auto entry = static_cast<size_t>(
-        chain.first_node(plan.autograd.outputs[static_cast<size_t>(o)].step));
-    const auto& entering = chain.nodes[entry].entering;
-    const auto slot =
-        std::find(entering.begin(), entering.end(), o) - entering.begin();
-    return Edge(nodes[entry], static_cast<uint32_t>(slot));
-  };
+  std::vector<c10::intrusive_ptr<ResultNode>> results(
+      plan.autograd.outputs.size());
+  std::vector<uint64_t> numbers; // In which the engine takes what came last.
+  for (size_t o = 0; o < results.size(); ++o) {
+    numbers.push_back(at::sequence_number::get_and_increment());
+  }
   // Last node first: the engine wants a node's edges before it has a parent.
   for (size_t n = chain.nodes.size(); n-- > 0;) {
     for (const auto& target : chain.nodes[n].targets) {
+      const auto index = static_cast<size_t>(target.index);
       nodes[n]->add_next_edge(
-          target.kind == Chain::Target::Kind::kInput
-              ? state->input_edges[static_cast<size_t>(target.index)]
-              : edge_to_output(target.index));
+          target.kind == Chain::Target::Kind::kInput ? input_edges[index]
+                                                     : Edge(results[index], 0));
     }
     if (n + 1 < chain.nodes.size()) {
       const auto waits = chain.nodes[n + 1].entering.size();
       nodes[n]->add_next_edge(Edge(nodes[n + 1], static_cast<uint32_t>(waits)));
     }
+    for (size_t slot = 0; slot < chain.nodes[n].entering.size(); ++slot) {
+      const auto o = static_cast<size_t>(chain.nodes[n].entering[slot]);
+      const auto& traced = plan.autograd.outputs[o];
+      results[o] = c10::make_intrusive<ResultNode>();
+      results[o]->set_sequence_nr(numbers[static_cast<size_t>(traced.made)]);
+      results[o]->add_input_metadata(
+          outputs[static_cast<size_t>(traced.output)]);
+      results[o]->add_next_edge(Edge(nodes[n], static_cast<uint32_t>(slot)));
+    }
   }
-  for (size_t o = 0; o < plan.autograd.outputs.size(); ++o) {
+  for (size_t o = 0; o < results.size(); ++o) {
+    state->results.emplace_back(results[o]);
     autograd::impl::set_gradient_edge(
         outputs[static_cast<size_t>(plan.autograd.outputs[o].output)],
-        edge_to_output(static_cast<int32_t>(o)));
+        Edge(results[o], 0));
   }
   state->save(arguments, outputs, std::move(private_values));
 }

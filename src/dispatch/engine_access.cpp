@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <mutex>
 #include <unordered_map>
-#include <vector>
 
 #include "base/error.h"
 
@@ -47,10 +46,11 @@ bool should_execute(const GraphTask& task, Node* node) {
   return info != task.exec_info_.end() && info->second.should_execute();
 }
 
-bool remove_edge(GraphTask& task, Node* target) {
+bool remove_edge(GraphTask& task, Node* target, std::vector<Node*>& waiting) {
   const std::scoped_lock lock(task.mutex_);
   std::unordered_map<Node*, int> removed;
   std::vector<Node*> stack{target};
+  std::vector<Node*> ready;
   if (!should_execute(task, target)) {
     return false;
   }
@@ -68,7 +68,12 @@ bool remove_edge(GraphTask& task, Node* target) {
       continue;
     }
     if (task.not_ready_.find(node) != task.not_ready_.end()) {
-      return false;
+      if (node == target) {
+        return false;
+      }
+      --removed[node]; // Stays open for what the caller sends.
+      ready.push_back(node);
+      continue;
     }
     for (const auto& edge : node->next_edges()) {
       if (edge.is_valid()) {
@@ -83,6 +88,7 @@ bool remove_edge(GraphTask& task, Node* target) {
       task.dependencies_.erase(pending);
     }
   }
+  waiting.insert(waiting.end(), ready.begin(), ready.end());
   return true;
 }
 

@@ -11,6 +11,8 @@
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/graph_task.h>
 
+#include <vector>
+
 namespace temper::dispatch {
 
 /// The backward that runs on this thread, or null.
@@ -23,11 +25,13 @@ bool should_execute(
 
 /// Takes one edge to `target` out of the task, with all that only it leads to.
 /// False, and nothing changed, where the target is not to be visited anyway, or
-/// where a node behind it waits for nothing else: then an undefined gradient
-/// must be sent.
+/// holds a gradient and waits for nothing else: then an undefined gradient must
+/// be sent. Nodes behind it that do so are added to `waiting`: they must get an
+/// undefined gradient from the node that runs now.
 bool remove_edge(
     torch::autograd::GraphTask& task,
-    torch::autograd::Node* target);
+    torch::autograd::Node* target,
+    std::vector<torch::autograd::Node*>& waiting);
 
 /// How many edges that lead to the node have not been followed yet.
 int pending_edges(

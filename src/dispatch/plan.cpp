@@ -20,6 +20,13 @@ bool Plan::is_reader(size_t node) const {
       });
 }
 
+bool Plan::is_visited(size_t node) const {
+  return std::any_of(
+      backwards.begin(), backwards.end(), [&](const auto& backward) {
+        return backward.visited[node];
+      });
+}
+
 at::Tensor input_tensor(
     const Plan& plan,
     int32_t input,
@@ -74,7 +81,7 @@ std::vector<at::Tensor> run_plan(
         plan.slots.data(),
         plan.trace->objects.data());
   }
-  for (const auto input : plan.mutated) {
+  for (const auto input : plan.versioned) {
     const auto tensor = input_tensor(plan, input, arguments);
     if (!tensor.is_inference()) {
       tensor.unsafeGetTensorImpl()->bump_version();

@@ -34,6 +34,9 @@ struct Plan {
   /// What each result was in the trace; kNoValue if undefined.
   std::vector<graph::ValueId> result_values;
   std::vector<int32_t> mutated; ///< Graph inputs that the program writes.
+  /// Of these, those whose version eager's operators count up: running
+  /// statistics are written without.
+  std::vector<int32_t> versioned;
   std::string result_structure;
   std::shared_ptr<const void> prototype;
 
@@ -45,6 +48,8 @@ struct Plan {
 
   /// True iff some recorded backward saw this autograd node read saved data.
   bool is_reader(size_t node) const;
+  /// True iff some recorded backward visited it.
+  bool is_visited(size_t node) const;
 };
 
 /// What a backward that the plan doesn't know needs: asked for at the call.

@@ -7,6 +7,7 @@
 #include "codegen/backend.h"
 #include "dispatch/site_impl.h"
 #include "graph/skeleton.h"
+#include "ops/op_info.h"
 #include "passes/unsupported.h"
 #include "runtime/artifact_store.h"
 
@@ -19,6 +20,30 @@ constexpr int kMaxRetries = 3;
 // Backwards that a plan learns, one after the other, before its signature is
 // left eager.
 constexpr int kMaxBackwards = 8;
+
+// True iff some operator writes the input's memory as its schema says.
+bool has_declared_write(const graph::Graph& raw, int32_t input) {
+  const auto storage_of = [&](graph::ValueId id) {
+    return raw.values[static_cast<size_t>(id)].storage;
+  };
+  const auto storage = storage_of(raw.inputs[static_cast<size_t>(input)].value);
+  for (int32_t i = 0; i < raw.num_forward_ops; ++i) {
+    const auto& op = raw.ops[static_cast<size_t>(i)];
+    const auto& declared = ops::info(op.op).schema_writes;
+    for (const auto& write : op.writes) {
+      const auto& operand = op.operands[static_cast<size_t>(write.operand)];
+      const auto id = write.element < 0
+          ? operand.value
+          : operand.values[static_cast<size_t>(write.element)];
+      if (storage_of(id) == storage &&
+          std::find(declared.begin(), declared.end(), write.operand) !=
+              declared.end()) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 } // namespace
 
@@ -70,8 +95,12 @@ void CallSite::Impl::compile(
     }
   }
   plan->mutated.clear();
+  plan->versioned.clear();
   for (const auto& mutation : graph.mutations) {
     plan->mutated.push_back(mutation.input);
+    if (has_declared_write(graph, mutation.input)) {
+      plan->versioned.push_back(mutation.input);
+    }
   }
   auto skeleton = graph::skeleton(graph);
   bool over_limit = false;

@@ -1,5 +1,6 @@
 // Cases B3 to B5 further: which gradients come, in which order they are summed,
 // what they reach, and how often a graph can be used.
+#include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>
 
 #include "nets.h"
@@ -290,6 +291,284 @@ TEST(CasesB, B7_AnOutputChangedBeforeAnUnknownBackward) {
       run.note_grad("x", x);
     }
   });
+}
+
+TEST(CasesB, B10_AGradientInTheMemoryOfSomethingElse) {
+  // Of an argument, a weight, a result, or of another gradient.
+  for (int which = 0; which < 4; ++which) {
+    const auto report = expect_same([which](Trial& run) {
+      auto w = torch::randn({3}).requires_grad_();
+      auto f = run.compile_function([](Tensor x, Tensor v) -> Pair {
+        auto [variance, mean] = at::var_mean(x * v, {0}, true, true);
+        return {torch::tanh(x * v), variance + mean};
+      });
+      for (int i = 0; i < 6; ++i) {
+        auto x = torch::randn({3}).requires_grad_();
+        auto [y, z] = f(x, w);
+        auto g = torch::randn({3});
+        if (i == 0) {
+          g = which == 0 ? x.detach() : which == 1 ? w.detach() : y.detach();
+        }
+        if (which == 3) {
+          auto one = torch::randn({1});
+          torch::autograd::backward(
+              {y, z}, {one.expand({3}), i == 0 ? one : torch::randn({1})});
+        } else {
+          y.backward(g);
+        }
+        run.note_grad("x", x);
+        run.note_grad("w", w);
+      }
+    });
+    EXPECT_COUNTERS(report.total, eager == 0 && program_backwards >= 4);
+  }
+}
+
+struct Two : torch::autograd::Function<Two> {
+  static torch::autograd::tensor_list forward(
+      torch::autograd::AutogradContext*,
+      Tensor x) {
+    return {x * 2, x * 3};
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext*,
+      torch::autograd::tensor_list gradients) {
+    return {gradients[0] * 2 + gradients[1] * 3};
+  }
+};
+
+TEST(CasesB, B10_OneTensorIsTheGradientOfTwoResultsOfANode) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) -> Pair {
+      auto both = Two::apply(x);
+      return {both[0], both[1]};
+    });
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({3}).requires_grad_();
+      auto [a, b] = f(x);
+      auto g = torch::randn({3});
+      torch::autograd::backward({a, b}, {g, i < 2 ? g : torch::randn({3})});
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards >= 4);
+}
+
+TEST(CasesB, B6_TwoTrainingForwardsOfBatchNormBeforeABackward) {
+  const auto report = expect_same([](Trial& run) {
+    auto mean = torch::zeros({3});
+    auto variance = torch::ones({3});
+    auto f = run.compile_function(
+        [&](Tensor x) {
+          return torch::batch_norm(
+              x, {}, {}, mean, variance, true, 0.1, 1e-5, false);
+        },
+        mean,
+        variance);
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({4, 3}).requires_grad_();
+      auto first = f(x);
+      auto second = f(x * 2);
+      {
+        const torch::NoGradGuard no_grad;
+        f(x);
+      }
+      (first.pow(3).sum() + second.exp().sum()).backward();
+      run.note_grad("x", x);
+      run.note("mean", mean);
+      run.note("version", static_cast<int64_t>(mean._version()));
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 6);
+}
+
+TEST(CasesB, B8_HooksOfSeveralResults) {
+  // In the order of the nodes; not for a result without a gradient.
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor a, Tensor b) {
+      return std::make_tuple(a.exp(), a.sin(), b * 2);
+    });
+    std::string order;
+    for (int i = 0; i < 12; ++i) {
+      auto a = torch::randn({3}).requires_grad_();
+      auto b = torch::randn({3}).requires_grad_();
+      auto [x, y, z] = f(a, b);
+      const auto hook = [&order](const char* name) {
+        return [&order, name](Tensor gradient) {
+          order += name;
+          return gradient * 2;
+        };
+      };
+      z.register_hook(hook("z"));
+      x.register_hook(hook("x"));
+      y.register_hook(hook("y"));
+      y.retain_grad();
+      if (i % 3 == 0) {
+        (x.sum() + z.sum()).backward();
+      } else if (i % 3 == 1) {
+        (y + x + z).sum().backward();
+      } else {
+        y.sum().backward();
+      }
+      run.note("order", order);
+      run.note("y.grad", y.grad());
+      run.note_grad("a", a);
+      run.note_grad("b", b);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 5);
+}
+
+TEST(CasesB, B8_HooksOfParametersInEagersOrder) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    std::string order;
+    for (const auto& entry : net->named_parameters()) {
+      entry.value().register_hook([&order, name = entry.key()](Tensor g) {
+        order += name + " ";
+        return g + torch::randn_like(g) * 0.1;
+      });
+    }
+    for (int i = 0; i < 6; ++i) {
+      net->zero_grad();
+      net(torch::randn({3, 4})).pow(2).sum().backward();
+      run.note("order", order);
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards >= 4);
+}
+
+TEST(CasesB, B5_WhatIsBehindIsVisitedForItsOwnGradientAlone) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor a, Tensor b) -> Pair {
+      return {a.sin(), b.exp()};
+    });
+    int64_t calls = 0;
+    for (int i = 0; i < 9; ++i) {
+      auto leaf = torch::randn({3}).requires_grad_();
+      auto b = torch::randn({3}).requires_grad_();
+      auto h = Pass::apply(leaf);
+      auto a = Pass::apply(h);
+      a.register_hook([&calls](const Tensor&) { ++calls; });
+      auto [first, second] = f(a, b);
+      if (i < 3) {
+        (first + second).sum().backward();
+      } else {
+        (second.sum() + (h * 3).sum()).backward();
+      }
+      run.note("calls", calls);
+      run.note_grad("leaf", leaf);
+      run.note_grad("b", b);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 4);
+}
+
+TEST(CasesB, B11_AutocastAtTheBackwardAlone) {
+  const auto report = expect_same([](Trial& run) {
+    auto f =
+        run.compile_function([](Tensor x, Tensor w) { return x.mm(w).tanh(); });
+    for (int i = 0; i < 12; ++i) {
+      auto x = torch::randn({4, 4}).requires_grad_();
+      auto w = torch::randn({4, 4}).requires_grad_();
+      auto y = f(x, w);
+      at::autocast::set_autocast_enabled(at::kCPU, i % 3 == 1);
+      run.attempt("backward", [&] { y.sum().backward(); });
+      at::autocast::set_autocast_enabled(at::kCPU, false);
+      at::autocast::clear_cache();
+      run.note_grad("x", x);
+      run.note_grad("w", w);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 6);
+}
+
+TEST(CasesB, B3_AnomalyModeAtTheBackward) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) { return x.relu().sqrt(); });
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::tensor({-1.0, 4.0}).requires_grad_();
+      auto y = f(x);
+      torch::autograd::AnomalyMode::set_enabled(i == 4);
+      bool raised = false;
+      try {
+        (y * 0).sum().backward();
+      } catch (const std::exception& error) {
+        raised = std::string(error.what()).find("SqrtBackward0") !=
+            std::string::npos;
+      }
+      torch::autograd::AnomalyMode::set_enabled(false);
+      run.note("raised", int64_t{raised});
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 3);
+}
+
+TEST(CasesB, B3_TwiceWithoutRetainThroughWhatWasNeverVisited) {
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      return std::make_tuple(x.exp(), x * 2 + 1, x.sum(0) + 1);
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto x = torch::randn({3}).requires_grad_();
+      auto [a, b, c] = f(x);
+      for (int again = 0; again < 2; ++again) {
+        run.attempt("backward", [&, a = a, b = b, c = c] {
+          (i < 5 ? b : i == 5 ? a : i == 6 ? c : a + c).sum().backward();
+        });
+      }
+      run.note_grad("x", x);
+    }
+  });
+  // Compiled forward-only, since no backward came.
+  expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) { return x.sum(0) + 1; });
+    for (int i = 0; i < 14; ++i) {
+      auto x = torch::randn({3}).requires_grad_();
+      auto y = f(x);
+      for (int again = 0; again < 2 && i > 11; ++again) {
+        run.attempt("backward", [&] { y.backward(); });
+      }
+      run.note_grad("x", x);
+    }
+  });
+}
+
+TEST(CasesB, B3_LongHistoriesAreFreedWithoutRecursion) {
+  if (disabled()) {
+    return;
+  }
+  auto f = temper::compile([](Tensor x) { return x + 1; });
+  auto x = torch::zeros({1}).requires_grad_();
+  for (int i = 0; i < 3; ++i) {
+    f(x).backward();
+  }
+  auto y = x;
+  for (int i = 0; i < 150000; ++i) {
+    y = f(y);
+  }
+  y = Tensor();
+}
+
+TEST(CasesB, B3_AnArgumentThatGetsTheResultsHistoryIsNoLeak) {
+  if (disabled()) {
+    return;
+  }
+  auto w = torch::randn({3}).requires_grad_();
+  auto f = temper::compile([](Tensor h, Tensor v) { return h + v; });
+  c10::weak_intrusive_ptr<at::TensorImpl> last(
+      torch::zeros({3}).getIntrusivePtr());
+  for (int i = 0; i < 6; ++i) {
+    auto h = torch::zeros({3});
+    auto y = f(h, w);
+    h.copy_(y);
+    h.sum().backward();
+    last = c10::weak_intrusive_ptr<at::TensorImpl>(h.getIntrusivePtr());
+  }
+  EXPECT_TRUE(last.expired());
 }
 
 } // namespace

@@ -188,7 +188,7 @@ TEST(CasesB, B11_Autocast) {
       run.note_grad("x", x);
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards > 0);
+  EXPECT_COUNTERS(report.total, eager <= 1 && program_backwards > 0);
 }
 
 TEST(CasesB, B11_AutocastInside) {
