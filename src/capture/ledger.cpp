@@ -1,4 +1,5 @@
-// Tensor identity.
+// Tensor identity. Two hash tables lead from addresses to objects and storages;
+// what is bound last to a value is found without them.
 #include "capture/ledger.h"
 
 #include <algorithm>
@@ -6,25 +7,74 @@
 namespace temper::capture {
 namespace {
 
-c10::StorageImpl* storage_of(const at::TensorImpl& impl) {
+const c10::StorageImpl* storage_of(const at::TensorImpl& impl) {
   return impl.unsafe_storage().unsafeGetStorageImpl();
 }
 
+// The entry of a table that grows with what it is indexed by; -1 if it has
+// none yet.
+int32_t entry(const std::vector<int32_t>& table, int32_t index) {
+  const auto i = static_cast<size_t>(index);
+  return i < table.size() ? table[i] : -1;
+}
+
+void set_entry(std::vector<int32_t>& table, int32_t index, size_t to) {
+  const auto i = static_cast<size_t>(index);
+  if (i >= table.size()) {
+    table.resize(i + 1, -1);
+  }
+  table[i] = static_cast<int32_t>(to);
+}
+
 } // namespace
+
+void Ledger::reserve(size_t tensors) {
+  objects_.reserve(tensors);
+  homes_.reserve(tensors);
+  links_.reserve(tensors);
+  last_object_.reserve(tensors);
+  last_home_.reserve(tensors);
+  by_impl_.reserve(tensors);
+  by_storage_.reserve(tensors);
+}
+
+int32_t Ledger::object_at(const at::TensorImpl* impl) const {
+  const auto it = by_impl_.find(impl);
+  return it == by_impl_.end() ? -1 : it->second;
+}
+
+int32_t Ledger::home_at(const c10::StorageImpl* impl) const {
+  const auto it = by_storage_.find(impl);
+  return it == by_storage_.end() ? -1 : it->second;
+}
+
+// True iff the tensor's storage has this number.
+bool Ledger::lives_in(const at::TensorImpl& impl, int32_t number) const {
+  const auto* storage = storage_of(impl);
+  const auto last = entry(last_home_, number);
+  if (last >= 0) {
+    const auto& home = homes_[static_cast<size_t>(last)];
+    if (home.impl == storage) {
+      return home.number == number;
+    }
+  }
+  const auto home = home_at(storage);
+  return home >= 0 && homes_[static_cast<size_t>(home)].number == number;
+}
 
 bool Ledger::has_geometry(const at::TensorImpl& impl, graph::ValueId value)
     const {
   const auto& type = trace_->graph.values[static_cast<size_t>(value)].type;
   const auto& info = trace_->values[static_cast<size_t>(value)];
+  const auto sizes = impl.sizes();
+  const auto strides = impl.strides();
   if (impl.storage_offset() != info.offset ||
-      impl.dim() != static_cast<int64_t>(type.sizes.size()) ||
+      sizes.size() != type.sizes.size() ||
       c10::typeMetaToScalarType(impl.dtype()) != type.dtype ||
       impl.is_conj() != type.conj || impl.is_neg() != type.neg) {
     return false;
   }
-  const auto sizes = impl.sizes();
-  const auto strides = impl.strides();
-  for (size_t d = 0; d < type.sizes.size(); ++d) {
+  for (size_t d = 0; d < sizes.size(); ++d) {
     if (sizes[d] != type.sizes[d].size || strides[d] != type.strides[d]) {
       return false;
     }
@@ -32,21 +82,31 @@ bool Ledger::has_geometry(const at::TensorImpl& impl, graph::ValueId value)
   return true;
 }
 
+// True iff a tensor object that was bound to the value is what it was then.
+bool Ledger::is_still(const at::TensorImpl& impl, graph::ValueId value) const {
+  return impl.has_storage() &&
+      lives_in(impl, trace_->values[static_cast<size_t>(value)].storage) &&
+      has_geometry(impl, value);
+}
+
 graph::ValueId Ledger::find_object(const at::Tensor& tensor) const {
   const auto& impl = *tensor.unsafeGetTensorImpl();
-  const auto known = tensors_.find(&impl);
-  if (known == tensors_.end() || !impl.has_storage()) {
+  const auto known = object_at(&impl);
+  if (known < 0) {
     return graph::kNoValue;
   }
-  const auto home = storages_.find(storage_of(impl));
-  const auto value = known->second.value;
-  if (home == storages_.end() ||
-      trace_->values[static_cast<size_t>(value)].storage !=
-          home->second.storage ||
-      !has_geometry(impl, value)) {
-    return graph::kNoValue;
+  const auto value = objects_[static_cast<size_t>(known)].value;
+  return is_still(impl, value) ? value : graph::kNoValue;
+}
+
+bool Ledger::is_object(const at::Tensor& tensor, graph::ValueId value) const {
+  const auto& impl = *tensor.unsafeGetTensorImpl();
+  const auto last = entry(last_object_, value);
+  if (last >= 0 && objects_[static_cast<size_t>(last)].impl == &impl) {
+    return objects_[static_cast<size_t>(last)].value == value &&
+        is_still(impl, value);
   }
-  return value;
+  return find_object(tensor) == value;
 }
 
 Ledger::Lookup Ledger::find(const at::Tensor& tensor) const {
@@ -54,73 +114,88 @@ Ledger::Lookup Ledger::find(const at::Tensor& tensor) const {
     return {Found::kKnown, value};
   }
   const auto& impl = *tensor.unsafeGetTensorImpl();
-  if (!impl.has_storage()) {
-    return {};
-  }
-  const auto home = storages_.find(storage_of(impl));
-  if (home == storages_.end()) {
+  const auto home = impl.has_storage() ? home_at(storage_of(impl)) : -1;
+  if (home < 0) {
     return {};
   }
   // A shallow copy (a SavedVariable's, `.data()`), or an object that was given
   // another's memory: the latest value with this geometry is this memory seen
   // this way.
-  const auto& values = home->second.values;
-  for (auto it = values.rbegin(); it != values.rend(); ++it) {
-    if (has_geometry(impl, *it)) {
-      return {Found::kKnown, *it};
+  for (auto at = homes_[static_cast<size_t>(home)].last_link; at >= 0;) {
+    const auto& link = links_[static_cast<size_t>(at)];
+    if (has_geometry(impl, link.value)) {
+      return {Found::kKnown, link.value};
     }
+    at = link.previous;
   }
   return {Found::kForeignView, graph::kNoValue};
 }
 
 int32_t Ledger::find_storage(const at::Tensor& tensor) const {
   const auto& impl = *tensor.unsafeGetTensorImpl();
-  if (!impl.has_storage()) {
-    return -1;
-  }
-  const auto home = storages_.find(storage_of(impl));
-  return home == storages_.end() ? -1 : home->second.storage;
+  const auto home = impl.has_storage() ? home_at(storage_of(impl)) : -1;
+  return home < 0 ? -1 : homes_[static_cast<size_t>(home)].number;
 }
 
 void Ledger::bind(const at::Tensor& tensor, graph::ValueId value) {
   const auto& impl = *tensor.unsafeGetTensorImpl();
-  tensors_.insert_or_assign(
-      &impl,
-      TensorEntry{
-          value,
-          c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr())});
-  const auto storage = trace_->values[static_cast<size_t>(value)].storage;
-  const auto* address = storage_of(impl);
-  auto it = storages_.find(address);
-  if (it == storages_.end()) {
-    it = storages_
-             .emplace(
-                 address,
-                 StorageEntry{
-                     storage, impl.unsafe_storage().getWeakStorageImpl(), {}})
-             .first;
-  } else if (it->second.storage != storage) {
-    it->second.storage = storage;
-    it->second.values.clear();
+  const auto [object, new_object] =
+      by_impl_.emplace(&impl, static_cast<int32_t>(objects_.size()));
+  if (new_object) {
+    objects_.push_back(
+        {&impl,
+         value,
+         c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+             tensor.getIntrusivePtr())});
+  } else {
+    objects_[static_cast<size_t>(object->second)].value = value;
   }
-  it->second.values.push_back(value);
+  set_entry(last_object_, value, static_cast<size_t>(object->second));
+
+  const auto number = trace_->values[static_cast<size_t>(value)].storage;
+  const auto* storage = storage_of(impl);
+  auto at = entry(last_home_, number);
+  if (at < 0 || homes_[static_cast<size_t>(at)].impl != storage) {
+    const auto [it, new_home] =
+        by_storage_.emplace(storage, static_cast<int32_t>(homes_.size()));
+    at = it->second;
+    if (new_home) {
+      homes_.push_back(
+          {storage, number, -1, impl.unsafe_storage().getWeakStorageImpl()});
+    }
+    set_entry(last_home_, number, static_cast<size_t>(at));
+  }
+  auto& home = homes_[static_cast<size_t>(at)];
+  if (home.number != number) {
+    home.number = number;
+    home.last_link = -1;
+  }
+  links_.push_back({value, home.last_link});
+  home.last_link = static_cast<int32_t>(links_.size()) - 1;
 }
 
-bool Ledger::alive(graph::ValueId value) const {
-  return std::any_of(tensors_.begin(), tensors_.end(), [&](const auto& entry) {
-    return entry.second.value == value && !entry.second.reference.expired();
-  });
+at::Tensor Ledger::object(graph::ValueId value) const {
+  const auto at = entry(last_object_, value);
+  return at < 0
+      ? at::Tensor()
+      : at::Tensor(objects_[static_cast<size_t>(at)].reference.lock());
+}
+
+c10::intrusive_ptr<c10::StorageImpl> Ledger::storage(int32_t number) const {
+  const auto at = entry(last_home_, number);
+  return at < 0 ? c10::intrusive_ptr<c10::StorageImpl>()
+                : homes_[static_cast<size_t>(at)].reference.lock();
 }
 
 std::vector<graph::ValueId> Ledger::alive_values() const {
   std::vector<graph::ValueId> result;
-  for (const auto& [impl, entry] : tensors_) {
+  for (const auto& object : objects_) {
     const auto storage =
-        trace_->values[static_cast<size_t>(entry.value)].storage;
+        trace_->values[static_cast<size_t>(object.value)].storage;
     const bool from_input =
         trace_->storages[static_cast<size_t>(storage)].input >= 0;
-    if (!from_input && !entry.reference.expired()) {
-      result.push_back(entry.value);
+    if (!from_input && !object.reference.expired()) {
+      result.push_back(object.value);
     }
   }
   std::sort(result.begin(), result.end());

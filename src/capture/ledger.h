@@ -9,8 +9,9 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/util/SmallVector.h>
 #include <c10/util/flat_hash_map.h>
+
+#include <vector>
 
 #include "capture/trace.h"
 
@@ -31,40 +32,62 @@ class Ledger {
   /// `trace` must outlive the ledger.
   explicit Ledger(const Trace& trace) : trace_(&trace) {}
 
+  /// Makes room for about so many tensors.
+  void reserve(size_t tensors);
+
   /// What this very tensor object (defined) is, if it has been bound and still
   /// has the geometry and storage it had; else kNoValue.
   graph::ValueId find_object(const at::Tensor& tensor) const;
   /// What `tensor` (defined) is: the object, else by storage and geometry.
   Lookup find(const at::Tensor& tensor) const;
+  /// True iff `find_object(tensor) == value`, at less cost if it is.
+  bool is_object(const at::Tensor& tensor, graph::ValueId value) const;
   /// The storage number of a tensor's storage, or -1.
   int32_t find_storage(const at::Tensor& tensor) const;
   /// From now on `tensor` is `value`, whose geometry it has.
   void bind(const at::Tensor& tensor, graph::ValueId value);
-  /// True iff the value's tensor object, or one that shares its storage and
-  /// geometry, has been bound and is still alive.
-  bool alive(graph::ValueId value) const;
+  /// The tensor object bound last to the value; undefined if it is dead.
+  at::Tensor object(graph::ValueId value) const;
+  /// The storage of the tensor bound last with this number, if it is alive;
+  /// else null.
+  c10::intrusive_ptr<c10::StorageImpl> storage(int32_t number) const;
   /// Values of tensor objects that are alive, except inputs.
   std::vector<graph::ValueId> alive_values() const;
 
-  void retarget(const Trace& trace) {
-    trace_ = &trace;
-  }
-
  private:
-  struct TensorEntry {
+  struct Object {
+    const at::TensorImpl* impl;
     graph::ValueId value;
-    c10::weak_intrusive_ptr<c10::TensorImpl> reference;
+    c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>
+        reference;
   };
-  struct StorageEntry {
-    int32_t storage;
+  struct Home {
+    const c10::StorageImpl* impl;
+    int32_t number;
+    int32_t last_link; ///< Index into `links_`, or -1.
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
-    c10::SmallVector<graph::ValueId, 4> values;
   };
+  /// A value that was bound in a storage, and the one before it there.
+  struct Link {
+    graph::ValueId value;
+    int32_t previous;
+  };
+
+  bool lives_in(const at::TensorImpl& impl, int32_t number) const;
+  bool is_still(const at::TensorImpl& impl, graph::ValueId value) const;
   bool has_geometry(const at::TensorImpl& impl, graph::ValueId value) const;
+  /// Indices into `objects_` and `homes_`, or -1.
+  int32_t object_at(const at::TensorImpl* impl) const;
+  int32_t home_at(const c10::StorageImpl* impl) const;
 
   const Trace* trace_;
-  ska::flat_hash_map<const at::TensorImpl*, TensorEntry> tensors_;
-  ska::flat_hash_map<const c10::StorageImpl*, StorageEntry> storages_;
+  std::vector<Object> objects_;
+  std::vector<Home> homes_;
+  std::vector<Link> links_;
+  ska::flat_hash_map<const void*, int32_t> by_impl_; ///< -> `objects_`.
+  ska::flat_hash_map<const void*, int32_t> by_storage_; ///< -> `homes_`.
+  std::vector<int32_t> last_object_; ///< By value: bound last, or -1.
+  std::vector<int32_t> last_home_; ///< By storage number, likewise.
 };
 
 } // namespace temper::capture

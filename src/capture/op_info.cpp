@@ -3,13 +3,15 @@
 
 #include <ATen/core/jit_type.h>
 
+#include <array>
 #include <memory>
 #include <mutex>
-#include <shared_mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "graph/build.h"
 #include "graph/slots.h"
+#include "ops/hidden_writes.h"
 #include "ops/op_info.h"
 
 namespace temper::capture {
@@ -120,30 +122,44 @@ std::unique_ptr<OpInfo> derive(const c10::OperatorHandle& op) {
   info->uninitialised = base == "aten::empty" || base == "aten::empty_like" ||
       base == "aten::empty_strided" || base == "aten::new_empty" ||
       base == "aten::new_empty_strided" || base == "aten::empty_permuted";
+  info->hidden_writes = ops::may_write_hidden(op);
+  info->reads_data = !info->view && !base.ends_with("_like") &&
+      !base.starts_with("aten::new_");
+  info->equal = info->name == "aten::equal";
+  info->synthetic = base.starts_with("temper::");
+  info->aten = base.starts_with("aten::");
   return info;
 }
 
 } // namespace
 
 const OpInfo& op_info(const c10::OperatorHandle& op) {
-  // Keyed by name: a handle has no public identity that outlives a
-  // deregistration. The thread's own map spares the lock.
-  using Map = std::unordered_map<c10::OperatorName, const OpInfo*>;
-  thread_local Map mine;
+  // Keyed by name: a handle has no identity that outlives a deregistration.
+  // The thread remembers where it met a name last, which spares the lock and
+  // mostly the hash.
+  using Map = std::unordered_map<c10::OperatorName, std::unique_ptr<OpInfo>>;
+  constexpr size_t kRemembered = 256;
+  thread_local std::array<
+      std::pair<const c10::OperatorName*, const Map::value_type*>,
+      kRemembered>
+      mine{};
   const auto& name = op.operator_name();
-  if (const auto it = mine.find(name); it != mine.end()) {
-    return *it->second;
+  // Entries of operators are some hundreds of bytes apart.
+  auto& [address, known] =
+      mine[(reinterpret_cast<uintptr_t>(&name) >> 6) % kRemembered];
+  if (address == &name && known->first == name) {
+    return *known->second;
   }
   static std::mutex mutex;
-  static auto& all =
-      *new std::unordered_map<c10::OperatorName, std::unique_ptr<OpInfo>>();
+  static auto& all = *new Map();
   std::scoped_lock lock(mutex);
-  auto& slot = all[name];
-  if (!slot) {
-    slot = derive(op);
+  auto it = all.find(name);
+  if (it == all.end()) {
+    it = all.emplace(name, derive(op)).first;
   }
-  mine.emplace(name, slot.get());
-  return *slot;
+  address = &name;
+  known = &*it; // Stays where it is when the map grows.
+  return *it->second;
 }
 
 } // namespace temper::capture

@@ -42,6 +42,13 @@ struct OpInfo {
   /// The out-of-place view op of a metadata-only in-place op (`unsqueeze_`).
   std::optional<c10::OperatorHandle> as_view;
   bool metadata_write = false; ///< Changes geometry or storage of an argument.
+  /// May write operands that its schema does not name (`ops::hidden_writes`).
+  bool hidden_writes = false;
+  /// False for ops that look only at the geometry of their operands.
+  bool reads_data = true;
+  bool equal = false; ///< `aten::equal`, which identity may answer.
+  bool synthetic = false; ///< temper's own: never called by the user's code.
+  bool aten = false; ///< LibTorch's own.
 };
 
 /// Thread-safe; the reference stays valid for ever.

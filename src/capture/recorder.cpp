@@ -47,22 +47,11 @@ template <typename F>
 void for_each_tensor(const c10::IValue& value, F&& f) {
   if (value.isTensor()) {
     f(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& t : value.toTensorVector()) {
-      f(t);
-    }
   } else if (value.isList()) {
     for (const c10::IValue& element : value.toListRef()) {
       f(element.isTensor() ? element.toTensor() : at::Tensor());
     }
   }
-}
-
-// Ops that read only the geometry of their operand.
-bool reads_data(const OpInfo& info) {
-  const auto base = info.name.substr(0, info.name.find('.'));
-  return !(
-      info.view || base.ends_with("_like") || base.starts_with("aten::new_"));
 }
 
 at::Tensor on_meta(const graph::Type& type) {
@@ -75,10 +64,6 @@ at::Tensor on_meta(const graph::Type& type) {
 }
 
 } // namespace
-
-bool is_equal(const OpInfo& info) {
-  return info.name == "aten::equal";
-}
 
 Recorder::Recorder(
     std::vector<at::Tensor> arguments,
@@ -374,7 +359,7 @@ ValueId Recorder::operand(
   const auto storage = trace_.values[static_cast<size_t>(value)].storage;
   if (!written && uninitialised_by_[static_cast<size_t>(storage)] >= 0 &&
       !trace_.storages[static_cast<size_t>(storage)].written &&
-      tensor.numel() > 0 && reads_data(info)) {
+      tensor.numel() > 0 && info.reads_data) {
     const auto origin = uninitialised_by_[static_cast<size_t>(storage)];
     const auto& made = trace_.graph.ops[static_cast<size_t>(origin)].results;
     if (made.size() == 1 && made[0] == value && tensor.is_contiguous() &&
@@ -397,12 +382,14 @@ bool Recorder::collect(
     const OpInfo& info,
     const c10::IValue* arguments,
     graph::Op& out) {
-  std::vector<int32_t> writes = info.writes;
-  if (ops::may_write_hidden(op)) {
+  std::vector<int32_t> with_hidden;
+  if (info.hidden_writes) {
+    with_hidden = info.writes;
     for (const auto index : ops::hidden_writes(op, arguments)) {
-      writes.push_back(index);
+      with_hidden.push_back(index);
     }
   }
+  const auto& writes = info.hidden_writes ? with_hidden : info.writes;
   out.operands.resize(info.args.size());
   for (size_t i = 0; i < info.args.size(); ++i) {
     const auto& argument = arguments[i];
@@ -448,18 +435,8 @@ bool Recorder::collect(
         break;
       case ArgKind::kSlotList: {
         operand_out.kind = Operand::Kind::kSlotList;
-        if (argument.isIntList()) {
-          for (const auto v : argument.toIntList().vec()) {
-            operand_out.slots.push_back(add_slot(v));
-          }
-        } else if (argument.isDoubleList()) {
-          for (const auto v : argument.toDoubleList().vec()) {
-            operand_out.slots.push_back(add_slot(v));
-          }
-        } else {
-          for (const c10::IValue& v : argument.toListRef()) {
-            operand_out.slots.push_back(add_slot(v));
-          }
+        for (const c10::IValue& v : argument.toListRef()) {
+          operand_out.slots.push_back(add_slot(v));
         }
         break;
       }
@@ -583,7 +560,7 @@ void Recorder::handle(
     op.redispatchBoxed(below, stack);
     return;
   }
-  if (is_equal(info)) {
+  if (info.equal) {
     handle_equal(op, below, stack);
     return;
   }

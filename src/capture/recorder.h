@@ -129,7 +129,4 @@ class Recorder : public Interceptor {
   std::string place_;
 };
 
-/// True iff a shadow run or trace may answer `aten::equal` by identity.
-bool is_equal(const OpInfo& info);
-
 } // namespace temper::capture

@@ -49,26 +49,28 @@ c10::Storage make_shadow_storage(size_t nbytes, c10::Device device) {
 }
 
 bool same_constant(const c10::IValue& a, const c10::IValue& b) {
-  if (a.tagKind() != b.tagKind()) {
-    return false;
+  if (a.isInt()) {
+    return b.isInt() && a.toInt() == b.toInt();
   }
   if (a.isDouble()) {
-    const double x = a.toDouble();
-    const double y = b.toDouble();
     // By bits: -0.0 is not 0.0, and a NaN equals itself.
-    return std::bit_cast<uint64_t>(x) == std::bit_cast<uint64_t>(y);
-  }
-  if (a.isInt()) {
-    return a.toInt() == b.toInt();
+    return b.isDouble() &&
+        std::bit_cast<uint64_t>(a.toDouble()) ==
+        std::bit_cast<uint64_t>(b.toDouble());
   }
   if (a.isBool()) {
-    return a.toBool() == b.toBool();
+    return b.isBool() && a.toBool() == b.toBool();
   }
-  return a == b;
+  return a.tagKind() == b.tagKind() && a == b;
 }
 
-bool is_synthetic(const OpInfo& info) {
-  return info.name.starts_with("temper::");
+// The sizes of a value in the form that LibTorch takes.
+c10::SmallVector<int64_t, 8> sizes_of(const graph::Type& type) {
+  c10::SmallVector<int64_t, 8> sizes(type.sizes.size());
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    sizes[d] = type.sizes[d].size;
+  }
+  return sizes;
 }
 
 } // namespace
@@ -85,18 +87,12 @@ ShadowRun::ShadowRun(
       originals_(arguments),
       find_watched_(std::move(find_watched)),
       ledger_(trace),
-      storages_(),
-      bound_storage_(trace.storages.size(), 0),
+      num_ops_(static_cast<size_t>(trace.graph.num_forward_ops)),
       producer_(trace.graph.values.size(), -1) {
-  c10::weak_intrusive_ptr<c10::TensorImpl> no_object{
-      c10::intrusive_ptr<c10::TensorImpl>()};
-  c10::weak_intrusive_ptr<c10::StorageImpl> no_storage{
-      c10::intrusive_ptr<c10::StorageImpl>()};
-  objects_.assign(trace.graph.values.size(), no_object);
-  storages_.assign(trace.storages.size(), no_storage);
-  const auto forward_ops = static_cast<size_t>(trace.graph.num_forward_ops);
-  for (size_t i = 0; i < forward_ops; ++i) {
-    if (is_synthetic(*trace.ops[i].info)) {
+  // About one new tensor an op; the backward's values are never bound.
+  ledger_.reserve(num_ops_ + trace.graph.inputs.size());
+  for (size_t i = 0; i < num_ops_; ++i) {
+    if (trace.ops[i].info->synthetic) {
       producer_[static_cast<size_t>(trace.graph.ops[i].results[0])] =
           static_cast<int32_t>(i);
     }
@@ -191,26 +187,18 @@ ShadowRun::ShadowRun(
     const auto tensor = binding.argument >= 0
         ? shadows_[static_cast<size_t>(binding.argument)]
         : input_tensor(static_cast<int32_t>(i));
-    bind(tensor, value);
-    const auto real = input_tensor(static_cast<int32_t>(i));
-    if (trace.storages[static_cast<size_t>(storage)].written &&
-        !real.is_inference()) {
-      versions_.emplace_back(real, real._version());
+    ledger_.bind(tensor, value);
+    if (trace.storages[static_cast<size_t>(storage)].written) {
+      auto real = input_tensor(static_cast<int32_t>(i));
+      if (!real.is_inference()) {
+        const auto version = real._version();
+        versions_.emplace_back(std::move(real), version);
+      }
     }
   }
 }
 
 ShadowRun::~ShadowRun() = default;
-
-void ShadowRun::bind(const at::Tensor& tensor, ValueId value) {
-  ledger_.bind(tensor, value);
-  objects_[static_cast<size_t>(value)] =
-      c10::weak_intrusive_ptr<c10::TensorImpl>(tensor.getIntrusivePtr());
-  const auto storage =
-      static_cast<size_t>(trace_.values[static_cast<size_t>(value)].storage);
-  storages_[storage] = tensor.storage().getWeakStorageImpl();
-  bound_storage_[storage] = 1;
-}
 
 at::Tensor ShadowRun::input_tensor(int32_t input) const {
   const auto& binding = trace_.bindings[static_cast<size_t>(input)];
@@ -232,21 +220,12 @@ at::Tensor ShadowRun::original(const at::Tensor& tensor) const {
 }
 
 bool ShadowRun::complete() const {
-  return divergence_.empty() && !materialised_ &&
-      next_ == static_cast<size_t>(trace_.graph.num_forward_ops);
+  return divergence_.empty() && !materialised_ && next_ == num_ops_;
 }
 
-ValueId ShadowRun::resolve(const at::Tensor& tensor) {
-  const auto value = ledger_.find_object(tensor);
-  if (value != kNoValue) {
-    return value;
-  }
+ValueId ShadowRun::find(const at::Tensor& tensor) const {
   const auto found = ledger_.find(tensor);
   return found.found == Ledger::Found::kKnown ? found.value : kNoValue;
-}
-
-ValueId ShadowRun::find(const at::Tensor& tensor) {
-  return resolve(tensor);
 }
 
 bool ShadowRun::match_synthetic(
@@ -263,7 +242,7 @@ bool ShadowRun::match_synthetic(
       *why = "a number differs";
       return false;
     }
-    bind(tensor, value);
+    ledger_.bind(tensor, value);
     return true;
   }
   const auto& type = trace_.graph.values[static_cast<size_t>(value)].type;
@@ -273,7 +252,7 @@ bool ShadowRun::match_synthetic(
     *why = "a constant written in the code differs";
     return false;
   }
-  bind(tensor, value);
+  ledger_.bind(tensor, value);
   return true;
 }
 
@@ -282,19 +261,98 @@ bool ShadowRun::match_tensor(
     ValueId expected,
     std::string* why) {
   if (!tensor.defined() || expected == kNoValue) {
+    if (!tensor.defined() && expected == kNoValue) {
+      return true;
+    }
     *why = "an operand is undefined";
-    return !tensor.defined() && expected == kNoValue;
+    return false;
+  }
+  if (ledger_.is_object(tensor, expected)) {
+    return true;
   }
   const auto synthetic = producer_[static_cast<size_t>(expected)];
-  if (synthetic >= static_cast<int32_t>(synthetic_from_) &&
-      ledger_.find_object(tensor) != expected) {
+  if (synthetic >= static_cast<int32_t>(synthetic_from_)) {
     return match_synthetic(tensor, static_cast<size_t>(synthetic), why);
   }
-  if (resolve(tensor) != expected) {
+  if (find(tensor) != expected) {
     *why = "an operand is another tensor";
     return false;
   }
   return true;
+}
+
+bool ShadowRun::match_operand(
+    const c10::IValue& argument,
+    const Operand& operand,
+    std::string* why) {
+  const auto slot = [&](size_t k) -> const c10::IValue& {
+    return trace_.graph.slots[static_cast<size_t>(operand.slots[k])];
+  };
+  switch (operand.kind) {
+    case Operand::Kind::kNone:
+      if (!argument.isNone() &&
+          !(argument.isTensor() && !argument.toTensor().defined())) {
+        *why = "an operand was not given in the trace";
+        return false;
+      }
+      return true;
+    case Operand::Kind::kValue:
+      if (!argument.isTensor()) {
+        *why = "an operand is no tensor";
+        return false;
+      }
+      return match_tensor(argument.toTensor(), operand.value, why);
+    case Operand::Kind::kValueList: {
+      if (!argument.isList()) {
+        *why = "a tensor list was expected";
+        return false;
+      }
+      const auto list = argument.toListRef();
+      if (list.size() != operand.values.size()) {
+        *why = "a tensor list has another length";
+        return false;
+      }
+      for (size_t k = 0; k < list.size(); ++k) {
+        const bool same = list[k].isTensor()
+            ? match_tensor(list[k].toTensor(), operand.values[k], why)
+            : match_tensor(at::Tensor(), operand.values[k], why);
+        if (!same) {
+          return false;
+        }
+      }
+      return true;
+    }
+    case Operand::Kind::kConstant:
+      if (!same_constant(argument, operand.constant)) {
+        *why = "an argument differs";
+        return false;
+      }
+      return true;
+    case Operand::Kind::kSlot:
+      if (!same_constant(argument, slot(0))) {
+        *why = "a number differs";
+        return false;
+      }
+      return true;
+    case Operand::Kind::kSlotList: {
+      bool same = argument.isList();
+      if (same) {
+        const auto list = argument.toListRef();
+        same = list.size() == operand.slots.size();
+        for (size_t k = 0; same && k < list.size(); ++k) {
+          same = same_constant(list[k], slot(k));
+        }
+      }
+      if (!same) {
+        *why = "numbers differ";
+      }
+      return same;
+    }
+    case Operand::Kind::kObject:
+      *why = "an object can't be matched";
+      return false;
+  }
+  return false;
 }
 
 bool ShadowRun::match(
@@ -302,12 +360,11 @@ bool ShadowRun::match(
     const c10::OperatorHandle& op,
     const c10::IValue* arguments,
     std::string* why) {
-  const auto end = static_cast<size_t>(trace_.graph.num_forward_ops);
   synthetic_from_ = next_;
-  while (next_ < end && is_synthetic(*trace_.ops[next_].info)) {
+  while (next_ < num_ops_ && trace_.ops[next_].info->synthetic) {
     ++next_;
   }
-  if (next_ == end) {
+  if (next_ == num_ops_) {
     *why = "the trace had ended";
     return false;
   }
@@ -321,94 +378,9 @@ bool ShadowRun::match(
     return false;
   }
   for (size_t i = 0; i < info.args.size(); ++i) {
-    const auto& argument = arguments[i];
-    const auto& operand = expected.operands[i];
-    switch (operand.kind) {
-      case Operand::Kind::kNone:
-        if (!argument.isNone() &&
-            !(argument.isTensor() && !argument.toTensor().defined())) {
-          *why = "an operand was not given in the trace";
-          return false;
-        }
-        break;
-      case Operand::Kind::kValue:
-        if (!argument.isTensor() ||
-            !match_tensor(argument.toTensor(), operand.value, why)) {
-          return false;
-        }
-        break;
-      case Operand::Kind::kValueList: {
-        std::vector<at::Tensor> list;
-        if (argument.isTensorList()) {
-          list = argument.toTensorVector();
-        } else if (argument.isList()) {
-          for (const c10::IValue& element : argument.toListRef()) {
-            list.push_back(
-                element.isTensor() ? element.toTensor() : at::Tensor());
-          }
-        } else {
-          *why = "a tensor list was expected";
-          return false;
-        }
-        if (list.size() != operand.values.size()) {
-          *why = "a tensor list has another length";
-          return false;
-        }
-        for (size_t k = 0; k < list.size(); ++k) {
-          if (!match_tensor(list[k], operand.values[k], why)) {
-            return false;
-          }
-        }
-        break;
-      }
-      case Operand::Kind::kConstant:
-        if (!same_constant(argument, operand.constant)) {
-          *why = "argument " + std::to_string(i) + " differs";
-          return false;
-        }
-        break;
-      case Operand::Kind::kSlot:
-        if (!same_constant(
-                argument,
-                trace_.graph.slots[static_cast<size_t>(operand.slots[0])])) {
-          *why = "the number in argument " + std::to_string(i) + " differs";
-          return false;
-        }
-        break;
-      case Operand::Kind::kSlotList: {
-        const auto n = operand.slots.size();
-        const auto slot = [&](size_t k) -> const c10::IValue& {
-          return trace_.graph.slots[static_cast<size_t>(operand.slots[k])];
-        };
-        bool same = false;
-        if (argument.isIntList()) {
-          const auto list = argument.toIntList();
-          same = list.size() == n;
-          for (size_t k = 0; same && k < n; ++k) {
-            same = slot(k).isInt() && slot(k).toInt() == list.get(k);
-          }
-        } else if (argument.isList()) {
-          const auto list = argument.toListRef();
-          same = list.size() == n;
-          for (size_t k = 0; same && k < n; ++k) {
-            same = same_constant(list[k], slot(k));
-          }
-        } else if (argument.isDoubleList()) {
-          const auto list = argument.toDoubleList();
-          same = list.size() == n;
-          for (size_t k = 0; same && k < n; ++k) {
-            same = same_constant(c10::IValue(list.get(k)), slot(k));
-          }
-        }
-        if (!same) {
-          *why = "the numbers in argument " + std::to_string(i) + " differ";
-          return false;
-        }
-        break;
-      }
-      case Operand::Kind::kObject:
-        *why = "an object can't be matched";
-        return false;
+    if (!match_operand(arguments[i], expected.operands[i], why)) {
+      *why += " (argument '" + op.schema().arguments()[i].name() + "')";
+      return false;
     }
   }
   return true;
@@ -419,82 +391,121 @@ void ShadowRun::bind_results(
     const c10::OperatorHandle& handle,
     const torch::jit::Stack& stack) {
   size_t at = 0;
+  const auto take = [&](const c10::IValue& result) {
+    const auto value = op.results[at++];
+    if (value != kNoValue && result.isTensor() && result.toTensor().defined()) {
+      ledger_.bind(result.toTensor(), value);
+    }
+  };
   const auto count = handle.schema().returns().size();
   for (size_t i = stack.size() - count; i < stack.size(); ++i) {
-    const auto take = [&](const at::Tensor& tensor) {
-      const auto value = op.results[at++];
-      if (value != kNoValue && tensor.defined()) {
-        bind(tensor, value);
-      }
-    };
     if (stack[i].isTensor()) {
-      take(stack[i].toTensor());
+      take(stack[i]);
     } else if (stack[i].isTensorList()) {
-      for (const at::Tensor& tensor : stack[i].toTensorVector()) {
-        take(tensor);
+      for (const auto& element : stack[i].toListRef()) {
+        take(element);
       }
     }
   }
 }
 
-void ShadowRun::give_shadows(
+// The operand whose memory a view op of LibTorch's looks at; null if the op has
+// to run to give what it gives.
+const at::Tensor* ShadowRun::viewed(size_t index, const c10::IValue* arguments)
+    const {
+  const auto& record = trace_.ops[index];
+  if (!record.view || !record.info->aten || record.literal_source) {
+    return nullptr;
+  }
+  const auto& op = trace_.graph.ops[index];
+  const auto storage_of = [&](ValueId value) {
+    return trace_.values[static_cast<size_t>(value)].storage;
+  };
+  for (size_t i = 0; i < op.operands.size(); ++i) {
+    if (op.operands[i].kind != Operand::Kind::kValue) {
+      continue;
+    }
+    const auto storage = storage_of(op.operands[i].value);
+    const auto& tensor = arguments[i].toTensor();
+    const bool all =
+        std::all_of(op.results.begin(), op.results.end(), [&](ValueId result) {
+          return result != kNoValue && storage_of(result) == storage;
+        });
+    if (all && !tensor.unsafeGetTensorImpl()->is_wrapped_number()) {
+      return &tensor;
+    }
+  }
+  return nullptr;
+}
+
+// What an op gives: an operand itself, a view of `viewed` (as the trace says
+// that it looks), else a tensor in memory of its own.
+at::Tensor ShadowRun::make_result(
     const graph::Op& op,
-    const c10::OperatorHandle& handle,
-    torch::jit::Stack* stack) {
-  const auto& schema = handle.schema();
-  const auto num_args = schema.arguments().size();
-  const auto base = stack->size() - num_args;
-  std::vector<at::Tensor> results;
-  results.reserve(op.results.size());
-  for (const auto id : op.results) {
-    if (id == kNoValue) {
-      results.emplace_back();
-      continue;
-    }
-    // A written operand that is returned.
-    const at::Tensor* written = nullptr;
-    for (const auto& write : op.writes) {
-      const auto& operand = op.operands[static_cast<size_t>(write.operand)];
-      if (write.element < 0 && operand.value == id) {
-        written =
-            &(*stack)[base + static_cast<size_t>(write.operand)].toTensor();
+    const c10::IValue* arguments,
+    const at::Tensor* viewed,
+    ValueId id) {
+  if (id == kNoValue) {
+    return {};
+  }
+  if (viewed != nullptr) {
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      if (op.operands[i].value == id) {
+        return arguments[i].toTensor();
       }
     }
-    if (written != nullptr) {
-      results.push_back(*written);
-      continue;
+  }
+  for (const auto& write : op.writes) {
+    const auto i = static_cast<size_t>(write.operand);
+    if (write.element < 0 && op.operands[i].value == id) {
+      return arguments[i].toTensor();
     }
-    const auto& type = trace_.graph.values[static_cast<size_t>(id)].type;
-    const auto& info = trace_.values[static_cast<size_t>(id)];
-    const auto storage_index = static_cast<size_t>(info.storage);
-    c10::Storage storage;
-    if (bound_storage_[storage_index]) {
-      if (auto alive = storages_[storage_index].lock()) {
-        storage = c10::Storage(std::move(alive));
-      }
-    }
+  }
+  const auto& type = trace_.graph.values[static_cast<size_t>(id)].type;
+  const auto& info = trace_.values[static_cast<size_t>(id)];
+  at::Tensor tensor;
+  if (viewed != nullptr) {
+    tensor = at::detail::make_tensor<c10::TensorImpl>(
+        c10::TensorImpl::VIEW,
+        c10::Storage(viewed->storage()),
+        info.keys,
+        c10::scalarTypeToTypeMeta(type.dtype));
+  } else {
+    c10::Storage storage(ledger_.storage(info.storage));
     if (!storage) {
       storage = make_shadow_storage(
-          trace_.storages[storage_index].nbytes, type.device);
+          trace_.storages[static_cast<size_t>(info.storage)].nbytes,
+          type.device);
     }
-    c10::SmallVector<int64_t, 8> sizes;
-    for (const auto& dim : type.sizes) {
-      sizes.push_back(dim.size);
-    }
-    results.push_back(make_tensor(
+    tensor = at::detail::make_tensor<c10::TensorImpl>(
         std::move(storage),
         c10::DispatchKeySet(
             c10::computeDispatchKey(type.dtype, c10::kStrided, type.device)),
-        type.dtype,
-        sizes,
-        type.strides,
-        info.offset));
-    bind(results.back(), id);
+        c10::scalarTypeToTypeMeta(type.dtype));
+  }
+  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
+      sizes_of(type), type.strides, info.offset);
+  ledger_.bind(tensor, id);
+  return tensor;
+}
+
+void ShadowRun::give_shadows(
+    const graph::Op& op,
+    const c10::OperatorHandle& handle,
+    const at::Tensor* viewed,
+    torch::jit::Stack* stack) {
+  const auto& schema = handle.schema();
+  const auto num_args = schema.arguments().size();
+  const auto* arguments = stack->data() + (stack->size() - num_args);
+  c10::SmallVector<at::Tensor, 4> results;
+  for (const auto id : op.results) {
+    results.push_back(make_result(op, arguments, viewed, id));
   }
   torch::jit::drop(*stack, num_args);
   if (schema.returns().size() == 1 &&
       schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
-    stack->emplace_back(std::move(results));
+    stack->emplace_back(
+        std::vector<at::Tensor>(results.begin(), results.end()));
     return;
   }
   for (auto& result : results) {
@@ -502,11 +513,20 @@ void ShadowRun::give_shadows(
   }
 }
 
+// Of the op that the trace has next, which it mostly is, this is at hand.
+const OpInfo& ShadowRun::info_of(const c10::OperatorHandle& op) const {
+  if (next_ < num_ops_ && !trace_.ops[next_].rebinds &&
+      trace_.graph.ops[next_].op == op) {
+    return *trace_.ops[next_].info;
+  }
+  return op_info(op);
+}
+
 void ShadowRun::handle(
     const c10::OperatorHandle& op,
     c10::DispatchKeySet below,
     torch::jit::Stack* stack) {
-  const auto& info = op_info(op);
+  const auto& info = info_of(op);
   if (info.decompose) {
     c10::impl::tls_set_dispatch_key_excluded(kKey, false);
     try {
@@ -523,11 +543,11 @@ void ShadowRun::handle(
     op.redispatchBoxed(below, stack);
     return;
   }
-  if (is_equal(info)) {
+  if (info.equal) {
     const auto self = torch::jit::peek(*stack, 0, 2).toTensor();
     const auto other = torch::jit::peek(*stack, 1, 2).toTensor();
-    const auto value = self.defined() ? resolve(self) : kNoValue;
-    if (value != kNoValue && other.defined() && resolve(other) == value) {
+    const auto value = self.defined() ? find(self) : kNoValue;
+    if (value != kNoValue && other.defined() && find(other) == value) {
       torch::jit::drop(*stack, 2);
       stack->emplace_back(true);
       return;
@@ -547,15 +567,16 @@ void ShadowRun::handle(
   if (record.rebinds) {
     at::Tensor self = (*stack)[base].toTensor();
     op.redispatchBoxed(below, stack);
-    bind(self, expected.results[0]);
+    ledger_.bind(self, expected.results[0]);
     return;
   }
-  if (record.view || record.literal_source) {
+  const auto* base_of_view = viewed(index, stack->data() + base);
+  if (base_of_view == nullptr && (record.view || record.literal_source)) {
     op.redispatchBoxed(below, stack);
     bind_results(expected, op, *stack);
     return;
   }
-  give_shadows(expected, op, stack);
+  give_shadows(expected, op, base_of_view, stack);
 }
 
 } // namespace temper::capture

@@ -3,8 +3,9 @@
 //
 // 1. Arguments are replaced by shadows: same metadata, version counter and
 //    gradient edge, a storage whose data can't be read (reading throws).
-// 2. An op that matches gives shadow results; view ops run for real on shadow
-//    storage. Nothing else is executed, so nothing changes but versions.
+// 2. An op that matches gives shadow results, views in the storage that they
+//    look at. Only views of other libraries and sources of literals run for
+//    real, so nothing changes but versions.
 // 3. On a difference the call materialises: what was matched so far runs for
 //    real, its memory goes into the storages that shadows share with views and
 //    saved variables, and the call goes on eagerly.
@@ -51,7 +52,7 @@ class ShadowRun : public Interceptor {
     return divergence_;
   }
   /// What a result of the user's code is; kNoValue if of unknown origin.
-  graph::ValueId find(const at::Tensor& tensor);
+  graph::ValueId find(const at::Tensor& tensor) const;
   /// The call's own tensor if `tensor` is the shadow of an argument, else
   /// `tensor`.
   at::Tensor original(const at::Tensor& tensor) const;
@@ -79,20 +80,30 @@ class ShadowRun : public Interceptor {
       const at::Tensor& tensor,
       graph::ValueId expected,
       std::string* why);
+  bool match_operand(
+      const c10::IValue& argument,
+      const graph::Operand& operand,
+      std::string* why);
   bool match_synthetic(
       const at::Tensor& tensor,
       size_t op_index,
       std::string* why);
-  graph::ValueId resolve(const at::Tensor& tensor);
+  const OpInfo& info_of(const c10::OperatorHandle& op) const;
+  const at::Tensor* viewed(size_t index, const c10::IValue* arguments) const;
+  at::Tensor make_result(
+      const graph::Op& op,
+      const c10::IValue* arguments,
+      const at::Tensor* viewed,
+      graph::ValueId id);
   void give_shadows(
       const graph::Op& op,
       const c10::OperatorHandle& handle,
+      const at::Tensor* viewed,
       torch::jit::Stack* stack);
   void bind_results(
       const graph::Op& op,
       const c10::OperatorHandle& handle,
       const torch::jit::Stack& stack);
-  void bind(const at::Tensor& tensor, graph::ValueId value);
   at::Tensor input_tensor(int32_t input) const;
   int64_t byte_shift(size_t argument) const;
   void execute(size_t op_index, std::vector<at::Tensor>& values);
@@ -108,10 +119,7 @@ class ShadowRun : public Interceptor {
   std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators_;
   FindWatched find_watched_;
   Ledger ledger_;
-  /// By value: the tensor object bound last; by storage: its StorageImpl.
-  std::vector<c10::weak_intrusive_ptr<c10::TensorImpl>> objects_;
-  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> storages_;
-  std::vector<char> bound_storage_; ///< By storage: `storages_` is set.
+  size_t num_ops_; ///< Of the trace's forward part.
   std::vector<int32_t> producer_; ///< By value: synthetic op, or -1.
   std::vector<std::pair<at::Tensor, int64_t>> versions_; ///< To restore.
   size_t next_ = 0; ///< The op of the trace expected next.

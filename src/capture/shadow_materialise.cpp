@@ -170,26 +170,23 @@ void ShadowRun::materialise(const std::string& why) {
     execute(i, values);
   }
   // Shadows of arguments and their views: one storage with the real ones.
-  for (size_t v = 0; v < objects_.size(); ++v) {
+  for (size_t v = 0; v < values.size(); ++v) {
     const auto storage = trace_.values[v].storage;
     const auto input = trace_.storages[static_cast<size_t>(storage)].input;
-    if (input < 0) {
+    const auto object =
+        input < 0 ? at::Tensor() : ledger_.object(static_cast<ValueId>(v));
+    if (!object.defined()) {
       continue;
     }
-    if (auto object = objects_[v].lock()) {
-      const auto real = input_tensor(input);
-      const auto argument =
-          trace_.bindings[static_cast<size_t>(input)].argument;
-      if (argument >= 0 &&
-          !real.is_alias_of(at::Tensor(
-              c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
-                  reclaim_copy(object.get())))) {
-        object->set_storage_keep_dtype(real.storage());
-        object->set_storage_offset(
-            object->storage_offset() +
-            byte_shift(static_cast<size_t>(argument)) /
-                static_cast<int64_t>(object->itemsize()));
-      }
+    const auto real = input_tensor(input);
+    const auto argument = trace_.bindings[static_cast<size_t>(input)].argument;
+    if (argument >= 0 && !real.is_alias_of(object)) {
+      auto* impl = object.unsafeGetTensorImpl();
+      impl->set_storage_keep_dtype(real.storage());
+      impl->set_storage_offset(
+          impl->storage_offset() +
+          byte_shift(static_cast<size_t>(argument)) /
+              static_cast<int64_t>(impl->itemsize()));
     }
   }
   for (size_t i = 0; i < originals_.size(); ++i) {
@@ -230,15 +227,12 @@ void ShadowRun::adopt(
   const auto v = static_cast<size_t>(value);
   const auto& type = trace_.graph.values[v].type;
   const auto& info = trace_.values[v];
-  const auto storage_index = static_cast<size_t>(info.storage);
-  if (trace_.storages[storage_index].input >= 0 ||
-      !bound_storage_[storage_index]) {
-    values[v] = real; // A view of an input, or nobody has a shadow of it.
-    return;
-  }
-  auto storage = storages_[storage_index].lock();
+  const bool of_input =
+      trace_.storages[static_cast<size_t>(info.storage)].input >= 0;
+  auto storage = of_input ? c10::intrusive_ptr<c10::StorageImpl>()
+                          : ledger_.storage(info.storage);
   if (!storage) {
-    values[v] = real;
+    values[v] = real; // A view of an input, or nobody has a shadow of it.
     return;
   }
   if (storage->throw_on_immutable_data_ptr()) {
@@ -247,11 +241,9 @@ void ShadowRun::adopt(
     storage->set_data_ptr_noswap(
         source->set_data_ptr(at::DataPtr(nullptr, type.device)));
   }
-  if (auto object = objects_[v].lock();
-      object && has_geometry(*object, type, info.offset)) {
-    values[v] =
-        at::Tensor(c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
-                       reclaim_copy(object.get()));
+  if (auto object = ledger_.object(value); object.defined() &&
+      has_geometry(*object.unsafeGetTensorImpl(), type, info.offset)) {
+    values[v] = std::move(object);
     return;
   }
   auto tensor = at::detail::make_tensor<c10::TensorImpl>(

@@ -187,8 +187,14 @@ void scan_own_fields(
       at += 3 * kWord;
       continue;
     }
+    // What can be told to be no tensor without a system call.
+    const uintptr_t word = load(at);
+    if (!may_be_pointer(word) || known.is_known(word) ||
+        known.loaded().is_constant(word)) {
+      continue;
+    }
     bool undefined = false;
-    const c10::TensorImpl* impl = known.tensor(load(at), &undefined);
+    const c10::TensorImpl* impl = known.tensor(word, &undefined);
     if (impl != nullptr && !undefined) {
       scan.tensors.push_back({at, impl});
     }
