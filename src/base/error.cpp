@@ -41,14 +41,10 @@ void throw_internal(
     int line,
     const char* condition,
     const std::string& message) {
-  std::string text = message;
-  if (text.empty()) {
-    text = std::string("expected ") + condition;
-  }
-  text += " (";
-  text += inside_repository(file);
-  text += ":" + std::to_string(line) + ")";
-  throw InternalError(text);
+  const std::string what =
+      message.empty() ? c10::str("expected ", condition) : message;
+  throw InternalError(
+      c10::str(what, " (", inside_repository(file), ":", line, ")"));
 }
 
 } // namespace base

@@ -323,7 +323,7 @@ class Parser {
 
   void check_values() const {
     for (size_t id = 0; id < mentions_.size(); ++id) {
-      const std::string name = "%" + std::to_string(id);
+      const std::string name = c10::str("%", id);
       if (!mentions_[id].mentioned) {
         fail_at(
             tokens_.current(),

@@ -69,13 +69,13 @@ bool TokenReader::accept_word(std::string_view word) {
 
 void TokenReader::sign(std::string_view sign) {
   if (!accept_sign(sign)) {
-    fail("'" + std::string(sign) + "'");
+    fail(c10::str("'", sign, "'"));
   }
 }
 
 void TokenReader::word(std::string_view word) {
   if (!accept_word(word)) {
-    fail("'" + std::string(word) + "'");
+    fail(c10::str("'", word, "'"));
   }
 }
 
