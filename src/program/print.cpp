@@ -90,7 +90,7 @@ std::string print(const Program& program) {
     }
     out << '\n';
   }
-  out << "  return ";
+  out << (program.outputs.empty() ? "  return" : "  return ");
   print_registers(out, program.outputs);
   out << "\n}\n";
   return out.str();

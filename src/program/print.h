@@ -1,9 +1,11 @@
 // A program as text: for logs and tests.
 //
 //   program (r0, r1) {
-//     r2 = aten::addmm(r1, r0, r0, beta=1) ; free r1
+//     r2 = aten::slice.Tensor(r0, 0, $0, none, 1) ; free r0, r1
 //     return r2
 //   }
+//
+// Arguments in the order of the schema: registers, constants, $slots, #objects.
 #pragma once
 
 #include <string>

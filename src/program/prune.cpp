@@ -60,7 +60,8 @@ void for_each_operand(const Instruction& instruction, Visit visit) {
 bool tells_all(const Instruction& instruction) {
   const std::string& name = instruction.op.schema().name();
   return name != "aten::_unsafe_view" && name != "aten::_reshape_alias" &&
-      name.rfind("aten::unsafe_", 0) != 0 && name.rfind("aten::", 0) == 0 &&
+      name != "aten::lift" && name.rfind("aten::unsafe_", 0) != 0 &&
+      name.rfind("aten::", 0) == 0 &&
       name.find("batch_norm") == std::string::npos &&
       name.find("_rnn") == std::string::npos;
 }
