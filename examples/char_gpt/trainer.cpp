@@ -106,7 +106,9 @@ Trainer::Trainer(
   optimizer = make_optimizer(model, options.lr);
   generator_state = at::detail::getDefaultCPUGenerator().get_state();
   if (compiled_) {
-    model->compile(temper::CompileOptions().backend(options.backend));
+    model->compile(temper::CompileOptions()
+                       .backend(options.backend)
+                       .numerics(options.numerics));
   }
 }
 

@@ -25,11 +25,14 @@ struct Counters {
   int64_t admissions = 0;
   /// Distinct skeletons handed to a backend.
   int64_t graphs = 0;
-  /// Backend invocations.
+  /// Backend invocations, failed ones too.
   int64_t compiles = 0;
   /// Backward passes (whole ones, not nodes) that ran an artifact.
   int64_t program_backwards = 0;
-  /// Calls that ran the user's code plainly, by reason.
+  /// Calls that ran the user's code plainly, by reason. So count, too, shadow
+  /// runs that diverged (their calls went on eagerly), and, though they are no
+  /// calls, backward passes that the artifact did not know and that ran the
+  /// code again.
   std::map<std::string, int64_t> eager_calls;
 
   /// Sum over all reasons of `eager_calls`.

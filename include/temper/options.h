@@ -14,7 +14,7 @@ namespace temper {
 /// \rst
 /// .. code-block:: cpp
 ///
-///   net->compile(temper::CompileOptions().backend("eager").fullgraph(true));
+///   net->compile(temper::CompileOptions().backend("aten").fullgraph(true));
 /// \endrst
 /// `compile()` throws `temper::Error` on a value that cannot be.
 struct TEMPER_API CompileOptions {
@@ -22,7 +22,18 @@ struct TEMPER_API CompileOptions {
   /// code is traced and counted, and always runs itself).
   TORCH_ARG(std::string, backend) = "aten";
 
-  /// Whether it is an error where a call would have to run eagerly.
+  /// How far values may be from eager's:
+  /// - "accurate": each operator rounds as eager does; sums inside of it may be
+  ///   added in another order;
+  /// - "eager": the same bits;
+  /// - "fast": approximations, too.
+  /// A backend may stay closer: "aten" gives the bits of eager under each.
+  TORCH_ARG(std::string, numerics) = "accurate";
+
+  /// Whether a call whose signature is known to run eagerly for good throws
+  /// instead, with the reason. The call that finds out (it was traced, or its
+  /// shadow run diverged) has run by then and does not throw, nor do calls that
+  /// only wait for the backward of a traced one.
   TORCH_ARG(bool, fullgraph) = false;
 
   /// The graphs kept; calls that would need one more run eagerly. At least 1.

@@ -16,13 +16,13 @@ namespace temper::base {
 
 /// What a line is about. TEMPER_LOG names them as `topic_name` does.
 enum class Topic : uint8_t {
-  kTrace, ///< Calls that were traced, and why.
+  kTrace, ///< Calls that were traced: operators, time.
   kShadow, ///< Shadow runs: matches and divergences.
-  kGuard, ///< Admissions, and guards that failed.
-  kGraph, ///< The text of every new graph.
+  kGuard, ///< Calls with a new signature: the first difference from the last.
+  kGraph, ///< The text of every new graph after every pass.
   kProgram, ///< The text of every new program.
-  kEager, ///< Calls and sites that run eagerly, and why.
-  kStore, ///< The artifact store, in memory and on disk.
+  kEager, ///< Signatures and calls that run eagerly, and why.
+  kStore, ///< The artifact store: what was found, compiled or failed.
 };
 constexpr int kNumTopics = 7;
 

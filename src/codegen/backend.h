@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "codegen/numerics.h"
 #include "graph/graph.h"
 #include "passes/partition.h"
 #include "runtime/artifact.h"
@@ -15,6 +16,9 @@ namespace temper::codegen {
 
 struct BackendOptions {
   passes::PartitionOptions partition;
+  /// How far values may be from eager's: an upper bound. A backend may do
+  /// better; "aten" gives eager's bits under each.
+  Numerics numerics = Numerics::kAccurate;
 };
 
 /// Compiles a raw graph, forward or joint. The artifact takes the slots in the

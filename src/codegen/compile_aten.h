@@ -1,6 +1,7 @@
 // The backend "aten": the graph's operators, run by ATen as recorded.
 //
-// Same bits as eager. Nothing is computed twice but views.
+// Same bits as eager, whatever `BackendOptions::numerics` allows. Nothing is
+// computed twice but views.
 #pragma once
 
 #include <memory>

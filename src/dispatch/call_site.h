@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/numerics.h"
 #include "dispatch/call.h"
 #include "dispatch/watch.h"
 
@@ -18,6 +19,7 @@ namespace temper::dispatch {
 /// The validated options of a call site.
 struct SiteOptions {
   std::string backend = "aten"; ///< A registered backend, or "eager".
+  codegen::Numerics numerics = codegen::Numerics::kAccurate;
   bool fullgraph = false; ///< Eager with a reason is an error instead.
   int64_t max_graphs = 8; ///< Skeletons, then eager.
   int64_t max_signatures = 256; ///< Signatures, then eager.

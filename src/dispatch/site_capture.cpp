@@ -120,9 +120,19 @@ Outcome CallSite::Impl::trace(
       call.tensors, names_of(call), finder(signature->state));
   Result result;
   {
+    const Stopwatch stopwatch(costs, Cost::kTraces);
     const CaptureModes modes;
     const capture::InterceptScope scope(*recorder);
     result = code(call.tensors); // What it throws is the user's: passed on.
+    TEMPER_LOG(
+        kTrace,
+        "'",
+        name,
+        "' was traced: ",
+        recorder->trace().graph.ops.size(),
+        " operators in ",
+        stopwatch.milliseconds(),
+        " ms");
   }
   if (recorder->generator_touched()) {
     // Perhaps another thread's doing: look again.
@@ -233,6 +243,7 @@ Outcome CallSite::Impl::shadow(
   const auto generator = capture::GeneratorState::current();
   Result result;
   try {
+    const Stopwatch stopwatch(costs, Cost::kShadowRuns);
     const CaptureModes modes;
     const capture::InterceptScope scope(run);
     result = code(run.arguments());

@@ -77,10 +77,12 @@ void CallSite::Impl::compile(
     std::shared_ptr<Plan> plan,
     capture::Trace trace) {
   std::string backend;
+  codegen::BackendOptions backend_options;
   int64_t max_graphs = 0;
   {
     const std::scoped_lock lock(mutex);
     backend = options.backend;
+    backend_options.numerics = options.numerics;
     max_graphs = options.max_graphs;
   }
   if (backend == "eager") {
@@ -130,13 +132,17 @@ void CallSite::Impl::compile(
     return;
   }
   try {
-    plan->artifact = runtime::default_store().get(skeleton, backend, [&] {
+    // All that the artifact depends on.
+    const auto variant =
+        c10::str(backend, '/', codegen::name_of(backend_options.numerics));
+    plan->artifact = runtime::default_store().get(skeleton, variant, [&] {
       const auto make = codegen::find_backend(backend);
       TEMPER_CHECK(
           static_cast<bool>(make), "there is no backend \"", backend, "\"");
       counters.bump(base::Counter::kGraphs);
       counters.bump(base::Counter::kCompiles);
-      return make(graph, codegen::BackendOptions());
+      const Stopwatch stopwatch(costs, Cost::kCompiles);
+      return make(graph, backend_options);
     });
   } catch (const passes::Unsupported& why) {
     give_up(*signature, why.what());
@@ -217,6 +223,7 @@ void CallSite::Impl::finish_backward(
     auto plan = std::make_shared<Plan>(extends ? *before : traced);
     auto trace =
         extends ? *before->trace : capture::forward_part(record.trace());
+    const auto first_op = trace.graph.ops.size();
     if (!capture::append_backward(trace, record.trace(), backward)) {
       give_up(
           *signature,
@@ -224,6 +231,13 @@ void CallSite::Impl::finish_backward(
           "another backward has made");
       return;
     }
+    TEMPER_LOG(
+        kTrace,
+        "'",
+        name,
+        "': its backward was recorded: ",
+        trace.graph.ops.size() - first_op,
+        " operators");
     plan->backwards.push_back(std::move(backward));
     compile(signature, std::move(plan), std::move(trace));
   } catch (const std::exception& error) {

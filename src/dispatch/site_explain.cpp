@@ -35,6 +35,11 @@ std::string CallSite::explain() const {
   for (const auto& [reason, count] : numbers.eager_calls) {
     out << "  " << count << " eager: " << reason << "\n";
   }
+  std::ostringstream costs;
+  impl_->costs.print(costs);
+  if (!costs.str().empty()) {
+    out << "  cost: " << costs.str() << "\n";
+  }
   const std::scoped_lock lock(impl_->mutex);
   for (size_t i = 0; i < impl_->signatures.size(); ++i) {
     const auto& signature = *impl_->signatures[i];

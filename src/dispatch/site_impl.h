@@ -14,6 +14,7 @@
 #include "capture/backward.h"
 #include "dispatch/argument_guard.h"
 #include "dispatch/call_site.h"
+#include "dispatch/costs.h"
 #include "dispatch/global_state.h"
 #include "dispatch/plan.h"
 #include "dispatch/watch.h"
@@ -137,6 +138,7 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
   const std::string name;
   const std::function<void(Watch&)> build_watch;
   base::SiteCounters counters;
+  Costs costs;
   std::atomic<std::shared_ptr<const Index>> index;
   std::atomic<size_t> hint{0}; ///< The group that matched last.
 

@@ -122,9 +122,9 @@ struct Mutation {
   int32_t input = 0; ///< Index into `Graph::inputs`.
   /// Functional form: the final content. Raw form: kNoValue.
   ValueId value = kNoValue;
-  /// False: the program writes the input itself. True: the final content is
-  /// appended to the program's outputs, in the order of `mutations`, and the
-  /// caller writes it (with autograd).
+  /// False: the program writes the input itself. True (capture never asks for
+  /// it, tests do): the final content is appended to the program's outputs, in
+  /// the order of `mutations`, and the caller writes it (with autograd).
   bool as_output = false;
 };
 

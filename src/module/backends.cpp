@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "codegen/backend.h"
+#include "codegen/numerics.h"
 #include "temper/device.h"
 
 namespace temper {
@@ -54,6 +55,13 @@ void check_backend(const std::string& subject, const std::string& backend) {
 
 void check_options(const std::string& subject, const CompileOptions& options) {
   check_backend(subject, options.backend());
+  TEMPER_CHECK(
+      codegen::numerics_of(options.numerics()),
+      subject,
+      ": option numerics is '",
+      options.numerics(),
+      "', expected 'accurate', 'eager' or 'fast'. The default is "
+      "CompileOptions().numerics(\"accurate\").");
   check_positive(subject, "max_graphs", options.max_graphs());
   check_positive(subject, "max_signatures", options.max_signatures());
 }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "capture/interceptor.h"
+#include "codegen/numerics.h"
 #include "dispatch/call_site.h"
 #include "module/backends.h"
 #include "module/watched_state.h"
@@ -59,6 +60,8 @@ constexpr size_t kKeptBytes = 1 << 16;
 dispatch::SiteOptions site_options(const CompileOptions& options) {
   dispatch::SiteOptions result;
   result.backend = options.backend();
+  // Checked before.
+  result.numerics = codegen::numerics_of(options.numerics()).value();
   result.fullgraph = options.fullgraph();
   result.max_graphs = options.max_graphs();
   result.max_signatures = options.max_signatures();

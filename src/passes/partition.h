@@ -23,7 +23,8 @@
 namespace temper::passes {
 
 struct PartitionOptions {
-  /// Cheap elementwise operators may run again in the backward.
+  /// Cheap elementwise operators may run again in the backward. Only tests ask
+  /// for it: without fused kernels that costs time ("aten" would gain memory).
   bool recompute_cheap = false;
 };
 

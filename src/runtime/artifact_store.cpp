@@ -1,13 +1,17 @@
 // The in-memory artifact store.
 #include "runtime/artifact_store.h"
 
+#include <chrono>
+
+#include "base/log.h"
+
 namespace temper::runtime {
 
 std::shared_ptr<const Artifact> ArtifactStore::get(
     const graph::Skeleton& skeleton,
-    const std::string& backend,
+    const std::string& variant,
     const Compile& compile) {
-  const auto key = skeleton.hash.hex() + '/' + backend;
+  const auto key = skeleton.hash.hex() + '/' + variant;
   std::shared_ptr<Entry> entry;
   std::unique_lock lock(mutex_);
   const auto find = [&]() -> std::shared_ptr<Entry> {
@@ -27,6 +31,7 @@ std::shared_ptr<const Artifact> ArtifactStore::get(
       entries_.emplace(key, entry);
     }
     if (entry->artifact) {
+      TEMPER_LOG(kStore, "graph ", key, ": found");
       return entry->artifact;
     }
     if (!entry->compiling) {
@@ -51,13 +56,18 @@ std::shared_ptr<const Artifact> ArtifactStore::get(
     lock.unlock();
     done_.notify_all();
   };
+  const auto start = std::chrono::steady_clock::now();
   try {
     artifact = compile();
   } catch (...) {
     finish();
+    TEMPER_LOG(kStore, "graph ", key, ": could not be compiled");
     throw;
   }
   finish();
+  const std::chrono::duration<double, std::milli> took =
+      std::chrono::steady_clock::now() - start;
+  TEMPER_LOG(kStore, "graph ", key, ": compiled in ", took.count(), " ms");
   return artifact;
 }
 

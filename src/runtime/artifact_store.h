@@ -19,13 +19,15 @@ class ArtifactStore {
  public:
   using Compile = std::function<std::shared_ptr<const Artifact>()>;
 
-  /// The artifact of this skeleton and backend. If there is none, one caller
-  /// runs `compile` while others that ask for the same wait; what it throws
-  /// goes to that caller, and the next one tries again. Skeletons are compared
-  /// by text, not only by hash. An artifact lives as long as the store.
+  /// The artifact of this skeleton and variant: what it depends on besides, the
+  /// backend and its options, as in "aten/accurate". If there is none, one
+  /// caller runs `compile` while others that ask for the same wait; what it
+  /// throws goes to that caller, and the next one tries again. Skeletons are
+  /// compared by text, not only by hash. An artifact lives as long as the
+  /// store.
   std::shared_ptr<const Artifact> get(
       const graph::Skeleton& skeleton,
-      const std::string& backend,
+      const std::string& variant,
       const Compile& compile);
 
   size_t size() const;
@@ -40,7 +42,7 @@ class ArtifactStore {
   };
   mutable std::mutex mutex_;
   std::condition_variable done_;
-  /// By hash and backend; entries of colliding hashes lie in one bucket.
+  /// By hash and variant; entries of colliding hashes lie in one bucket.
   std::unordered_multimap<std::string, std::shared_ptr<Entry>> entries_;
 };
 

@@ -10,6 +10,8 @@
 #include <thread>
 #include <vector>
 
+#include "base/log.h"
+
 namespace temper::runtime {
 namespace {
 
@@ -36,6 +38,34 @@ TEST(ArtifactStore, CompilesAKeyOnce) {
   EXPECT_EQ(store.size(), 3);
   store.clear();
   EXPECT_EQ(store.size(), 0);
+}
+
+TEST(ArtifactStore, LogsWhatItFindsAndWhatIsCompiled) {
+  const base::LogCapture log;
+  base::set_log_topics("store");
+  ArtifactStore store;
+  const graph::Skeleton skeleton = skeleton_of("a");
+  const std::string graph =
+      "temper: graph " + skeleton.hash.hex() + "/aten/fast: ";
+  EXPECT_THROW(
+      store.get(
+          skeleton,
+          "aten/fast",
+          []() -> std::shared_ptr<const Artifact> {
+            throw std::runtime_error("no");
+          }),
+      std::runtime_error);
+  for (int i = 0; i < 2; ++i) {
+    store.get(skeleton, "aten/fast", [] {
+      return std::make_shared<const Artifact>();
+    });
+  }
+  base::set_log_topics("");
+  const auto lines = log.lines();
+  ASSERT_EQ(lines.size(), 3U);
+  EXPECT_EQ(lines[0], graph + "could not be compiled");
+  EXPECT_EQ(lines[1].rfind(graph + "compiled in ", 0), 0U) << lines[1];
+  EXPECT_EQ(lines[2], graph + "found");
 }
 
 TEST(ArtifactStore, ComparesTextsNotOnlyHashes) {

@@ -1,0 +1,74 @@
+// A call site hands its options to the backend.
+#include "dispatch/call_site.h"
+
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <vector>
+
+#include "base/counters.h"
+#include "codegen/backend.h"
+#include "codegen/compile_aten.h"
+
+namespace temper::dispatch {
+namespace {
+
+using codegen::Numerics;
+
+std::vector<Numerics>& seen() {
+  static std::vector<Numerics> seen;
+  return seen;
+}
+
+TEST(CallSite, TellsTheBackendItsNumerics) {
+  codegen::register_backend(
+      "noting",
+      [](const graph::Graph& raw, const codegen::BackendOptions& options) {
+        seen().push_back(options.numerics);
+        return codegen::compile_aten(raw, options);
+      });
+  SiteOptions options;
+  options.backend = "noting";
+  CallSite site("site", options, [](Watch&) {});
+  Call call;
+  call.tensors = {torch::rand({3})};
+  const auto code = [](const std::vector<at::Tensor>& tensors) {
+    Result result;
+    result.tensors = {tensors[0].asinh().erf()};
+    return result;
+  };
+  const auto make_rerun = []() -> Rerun { return {}; };
+  for (const auto numerics :
+       {Numerics::kAccurate,
+        Numerics::kEager,
+        Numerics::kFast,
+        Numerics::kAccurate}) {
+    options.numerics = numerics;
+    site.set_options(options);
+    for (int i = 0; i < 3; ++i) {
+      const Outcome outcome = site.call(call, code, make_rerun);
+      ASSERT_EQ(outcome.tensors.size(), 1U);
+      EXPECT_TRUE(outcome.tensors[0].equal(call.tensors[0].asinh().erf()));
+    }
+  }
+  // Each once: an artifact of the same numerics is found again.
+  EXPECT_EQ(
+      seen(),
+      (std::vector<Numerics>{
+          Numerics::kAccurate, Numerics::kEager, Numerics::kFast}));
+  EXPECT_EQ(site.counters().admissions, 4);
+  EXPECT_EQ(site.counters().eager_total(), 0);
+}
+
+TEST(Numerics, HaveNames) {
+  for (const auto name : codegen::kNumericsNames) {
+    ASSERT_TRUE(codegen::numerics_of(name));
+    EXPECT_EQ(codegen::name_of(*codegen::numerics_of(name)), name);
+  }
+  EXPECT_EQ(codegen::numerics_of("accurate"), Numerics::kAccurate);
+  EXPECT_FALSE(codegen::numerics_of("Accurate"));
+  EXPECT_FALSE(codegen::numerics_of(""));
+}
+
+} // namespace
+} // namespace temper::dispatch
