@@ -38,6 +38,11 @@ tsan: ## tests of dispatch and runtime with ThreadSanitizer; FOLDERS="..."
 	@cmake --build build/tsan -j $(JOBS) --target $(TESTED:%=%_tests)
 	@ctest --preset tsan -R '^($(subst $(space),|,$(TESTED)))$$'
 
+mutants: ## do the tests notice wrong graphs? (see scripts/check-mutants)
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) -j $(JOBS) --target models_tests cases_tests fuzz_tests
+	@scripts/check-mutants $(BUILD)
+
 demo: ## a small GPT trained on text, eager and compiled; ARGS="--help"
 	@$(MAKE) --no-print-directory PRESET=release configure
 	@cmake --build build/release -j $(JOBS) --target char_gpt
@@ -69,5 +74,5 @@ tidy: configure ## clang-tidy on our own files
 clean: ## remove all builds, keep what setup installed
 	rm -rf build
 
-.PHONY: help setup configure build test asan tsan demo bench install \
+.PHONY: help setup configure build test asan tsan mutants demo bench install \
   check-install format format-check tidy clean
