@@ -73,8 +73,8 @@ class CompiledModule : public Compiled {
 
   /// The compiled call of `forward`. Arguments and results as of `Module`.
   template <class... Args>
-  auto operator()(Args&&... args) const
-      -> detail::ResultOfForward<detail::Pointee<Pointer>, Args...> {
+  requires detail::HasPublicForward<detail::Pointee<Pointer>, Args...>
+  decltype(auto) operator()(Args&&... args) const {
     return detail::call_module(
         *module_,
         site_->enabled() ? site_.get() : nullptr,

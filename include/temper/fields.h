@@ -16,12 +16,13 @@
 ///   };
 /// \endrst
 /// In a module: messages name these fields, and containers, strings, optionals,
-/// shared pointers and structs are watched by what they hold. Without it, plain
-/// fields and tensors are watched all the same, but a module that holds a
-/// pointer to heap memory cannot be vouched for, and its code runs at each
-/// call. A class derived from one with a list repeats the names in its own. In
-/// any other class: it can be an argument or a result of compiled calls. What
-/// comes after it is public, as in a struct.
+/// shared pointers and structs are watched by what they hold; modules that they
+/// hold, as registered children are. Without it, plain fields and tensors are
+/// watched all the same, but a module that holds a pointer to heap memory
+/// cannot be vouched for, and its code runs at each call. A class derived from
+/// one with a list repeats the names in its own. In any other class: it can be
+/// an argument or a result of compiled calls. What comes after it is public, as
+/// in a struct.
 #define TEMPER_FIELDS(...)                                       \
  public:                                                         \
   using TemperFields = void;                                     \

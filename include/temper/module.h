@@ -46,16 +46,17 @@ class Module : public torch::nn::Cloneable<Impl> {
  public:
   /// The name is inferred from the type, as in torch.
   Module() {
-    met();
+    begin();
   }
   /// A module that calls itself `name`.
   explicit Module(std::string name)
       : torch::nn::Cloneable<Impl>(std::move(name)) {
-    met();
+    begin();
   }
   /// Copies of compiled modules, clones too, are compiled with the same options
   /// and share no compiled state.
   Module(const Module& other) : torch::nn::Cloneable<Impl>(other) {
+    begin();
     temper_state_.copy(*this, other.temper_state_);
   }
   /// As the copy constructor.
@@ -90,7 +91,8 @@ class Module : public torch::nn::Cloneable<Impl> {
 
   /// `forward(args...)`, compiled if the module is.
   template <class... Args>
-  auto operator()(Args&&... args) -> detail::ResultOfForward<Impl, Args...> {
+  requires detail::HasPublicForward<Impl, Args...>
+  decltype(auto) operator()(Args&&... args) {
     return detail::call_module(
         static_cast<Impl&>(*this),
         temper_state_.armed(),
@@ -102,7 +104,7 @@ class Module : public torch::nn::Cloneable<Impl> {
   std::shared_ptr<Child> register_module(
       std::string name,
       std::shared_ptr<Child> module) {
-    detail::know_child(module);
+    detail::know_module<Child>();
     return torch::nn::Module::register_module(
         std::move(name), std::move(module));
   }
@@ -118,7 +120,7 @@ class Module : public torch::nn::Cloneable<Impl> {
   std::shared_ptr<Child> replace_module(
       const std::string& name,
       std::shared_ptr<Child> module) {
-    detail::know_child(module);
+    detail::know_module<Child>();
     return torch::nn::Module::replace_module(name, std::move(module));
   }
   /// As above, of a holder.
@@ -141,8 +143,10 @@ class Module : public torch::nn::Cloneable<Impl> {
   }
 
  private:
-  static void met() {
+  void begin() {
     detail::know_module<Impl>();
+    detail::clear_fields<Impl, Module>(
+        static_cast<Impl*>(this), &temper_state_ + 1);
     static_assert(
         detail::kSurfaceIsWhole<Impl, Module>,
         "temper: a member of this module is named like one of "
@@ -160,9 +164,9 @@ class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
  public:
   using torch::nn::ModuleHolder<Contained>::ModuleHolder;
 
-  /// A new module, in zeroed memory: guards compare what lies between fields.
+  /// A new module.
   ModuleHolder()
-      : torch::nn::ModuleHolder<Contained>(detail::make_clean<Contained>()) {}
+      : torch::nn::ModuleHolder<Contained>(detail::make_module<Contained>()) {}
   /// As above, made with arguments.
   template <class... Args>
   requires(detail::kMakesModule<
@@ -170,12 +174,12 @@ class ModuleHolder : public torch::nn::ModuleHolder<Contained> {
            Contained,
            Args...>) explicit ModuleHolder(Args&&... args)
       : torch::nn::ModuleHolder<Contained>(
-            detail::make_clean<Contained>(std::forward<Args>(args)...)) {}
+            detail::make_module<Contained>(std::forward<Args>(args)...)) {}
 
   /// `forward(args...)`, compiled if the module is.
   template <class... Args>
-  auto operator()(Args&&... args)
-      -> detail::ResultOfForward<Contained, Args...> {
+  requires detail::HasPublicForward<Contained, Args...>
+  decltype(auto) operator()(Args&&... args) {
     Contained& module = **this;
     return detail::call_module(
         module, module.temper_state().armed(), std::forward<Args>(args)...);

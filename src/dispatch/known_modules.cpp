@@ -3,11 +3,11 @@
 
 #include <torch/nn/modules.h>
 
-#include <cstring>
 #include <mutex>
 #include <shared_mutex>
 #include <typeindex>
 #include <unordered_map>
+#include <utility>
 
 namespace temper::dispatch {
 
@@ -50,18 +50,29 @@ namespace {
   _(ParameterDict)
 // clang-format on
 
+using Known = std::shared_ptr<const ModuleType>;
+
+template <typename Impl>
+Known own_type() {
+  return std::make_shared<const ModuleType>(ModuleType{
+      sizeof(Impl), detail::padding_of<Impl>(), nullptr, /*own=*/true});
+}
+
 struct Table {
   std::shared_mutex mutex;
-  std::unordered_map<std::type_index, ModuleType> types;
+  // By address: in a process there may be two types of one name, in libraries
+  // that hide their symbols or are loaded apart.
+  std::unordered_map<const std::type_info*, Known> types;
+  // By name: of a type that LibTorch defines in a header each library may have
+  // its own type_info.
+  std::unordered_map<std::type_index, Known> own;
 
   Table() {
-#define TEMPER_ADD(name)                   \
-  types[typeid(torch::nn::name##Impl)] = { \
-      sizeof(torch::nn::name##Impl), /*own=*/true, nullptr};
+#define TEMPER_ADD(name) \
+  own[typeid(torch::nn::name##Impl)] = own_type<torch::nn::name##Impl>();
     TEMPER_LIBTORCH_MODULES(TEMPER_ADD)
 #undef TEMPER_ADD
-    types[typeid(torch::nn::Module)] = {
-        sizeof(torch::nn::Module), /*own=*/true, nullptr};
+    own[typeid(torch::nn::Module)] = own_type<torch::nn::Module>();
   }
 };
 
@@ -73,34 +84,24 @@ Table& table() {
 
 } // namespace
 
-ModuleType module_type(const torch::nn::Module& module) {
-  Table& known = table();
-  const std::shared_lock lock(known.mutex);
-  const auto it = known.types.find(typeid(module));
-  return it == known.types.end() ? ModuleType() : it->second;
+Known module_type(const torch::nn::Module& module) {
+  const std::type_info& type = typeid(module);
+  Table& all = table();
+  const std::shared_lock lock(all.mutex);
+  if (const auto it = all.types.find(&type); it != all.types.end()) {
+    return it->second;
+  }
+  const auto it = all.own.find(type);
+  return it == all.own.end() ? nullptr : it->second;
 }
 
-void record_module_type(
-    const torch::nn::Module& module,
-    const std::type_info& type,
-    size_t size,
-    DeclaredFields fields) {
-  if (typeid(module) != type) {
-    return;
+void record_module_type(const std::type_info& type, ModuleType known) {
+  Table& all = table();
+  const std::unique_lock lock(all.mutex);
+  if (all.own.count(type) == 0) {
+    // Anew: a library at this address may have been unloaded.
+    all.types[&type] = std::make_shared<const ModuleType>(std::move(known));
   }
-  Table& known = table();
-  {
-    const std::shared_lock lock(known.mutex);
-    const auto it = known.types.find(type);
-    if (it != known.types.end() &&
-        (it->second.own || fields == nullptr || it->second.fields == fields)) {
-      return;
-    }
-  }
-  const std::unique_lock lock(known.mutex);
-  ModuleType& entry = known.types[type];
-  entry.size = size;
-  entry.fields = fields;
 }
 
 bool holds_functions(const torch::nn::Module& module) {
@@ -110,10 +111,6 @@ bool holds_functions(const torch::nn::Module& module) {
       type == typeid(torch::nn::TransformerEncoderLayerImpl) ||
       type == typeid(torch::nn::TransformerDecoderLayerImpl) ||
       type == typeid(torch::nn::TripletMarginWithDistanceLossImpl);
-}
-
-void clear_storage(void* begin, size_t size) {
-  std::memset(begin, 0, size);
 }
 
 } // namespace temper::dispatch

@@ -6,10 +6,12 @@
 
 #include <cstddef>
 #include <functional>
-#include <optional>
+#include <memory>
 #include <string>
 #include <typeinfo>
 #include <vector>
+
+#include "temper/detail/clean_memory.h"
 
 namespace torch::nn {
 class Module;
@@ -21,6 +23,8 @@ namespace temper::dispatch {
 struct FieldContent {
   std::string bytes; ///< By value; compared byte for byte.
   std::vector<at::Tensor> tensors; ///< Reachable through the field, in order.
+  /// Reachable through the field, by identity; `bytes` names them, too.
+  std::vector<const torch::nn::Module*> modules;
 };
 
 /// Appends the present content of a field. Must not throw and, so that guards
@@ -33,40 +37,33 @@ struct Field {
   std::string name; ///< "scales".
   const void* begin = nullptr;
   size_t size = 0;
-  ReadField read; ///< Empty: the field is ignored (TEMPER_IGNORE).
+  ReadField read; ///< Empty: the field is ignored (TEMPER_IGNORE, padding).
 };
 
 /// The declared fields of a module of the type for which this is recorded.
-using DeclaredFields = std::vector<Field> (*)(const torch::nn::Module&);
+using DeclaredFields =
+    std::function<std::vector<Field>(const torch::nn::Module&)>;
 
 struct ModuleType {
-  size_t size = 0; ///< sizeof of the type; 0: unknown.
+  size_t size = 0; ///< sizeof of the type.
+  detail::Gaps padding; ///< Neither compared nor scanned.
+  DeclaredFields fields; ///< May be empty.
   /// One of LibTorch's own: heap contents of its options are not looked at.
   bool own = false;
-  DeclaredFields fields = nullptr; ///< May be null.
 };
 
-/// What is known of the type `typeid(module)`; an unknown size if nothing is.
-/// Exact: a subclass is not taken for its base. Thread-safe.
-ModuleType module_type(const torch::nn::Module& module);
+/// What is known of the type `typeid(module)`; null if nothing is. Exact: a
+/// subclass is not taken for its base, nor a type for one of the same name in
+/// another library. Thread-safe.
+std::shared_ptr<const ModuleType> module_type(const torch::nn::Module& module);
 
-/// Records a type, for all its modules. `module` is known to its owner as
-/// `type`, of `size` bytes: nothing happens if it is of a subclass.
-/// Thread-safe.
-void record_module_type(
-    const torch::nn::Module& module,
-    const std::type_info& type,
-    size_t size,
-    DeclaredFields fields = nullptr);
+/// Records a type, for all its modules, of watches that were made before, too.
+/// LibTorch's own stay as they are. Thread-safe.
+void record_module_type(const std::type_info& type, ModuleType known);
 
 /// True iff this is one of LibTorch's modules that keep functions of the user
 /// (only there can words that look like a std::function be one: others have
 /// optionals whose unused bytes may look like anything).
 bool holds_functions(const torch::nn::Module& module);
-
-/// Fills memory in which an object is about to be constructed with zeros, so
-/// that its padding holds no remains that pass for pointers. The compiler, to
-/// which writing there is dead code, does not see inside.
-void clear_storage(void* begin, size_t size);
 
 } // namespace temper::dispatch

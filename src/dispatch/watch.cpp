@@ -79,18 +79,45 @@ std::string join(const std::string& path, const std::string& name) {
   return path.empty() ? name : path + "." + name;
 }
 
+// What is wrong with a word that points to memory of unknown content, in an
+// object of a module's class or, without one, in a closure; and the remedy.
+std::string opaque_reason(const Module* module, bool is_function) {
+  const char* const what = is_function
+      ? " hold what a std::function has captured, which can't be watched; "
+      : " point to memory whose content can't be watched (of a container, a "
+        "long string, a pointer); ";
+  if (module == nullptr) {
+    return c10::str(
+        what,
+        is_function
+            ? "use a class with operator() and TEMPER_FIELDS(...) in its place, "
+            : "",
+        "capture the variable by reference and name it in ",
+        "temper::compile(f, variable)");
+  }
+  const std::string type = type_name(*module);
+  return c10::str(
+      " (",
+      type,
+      ")",
+      what,
+      is_function
+          ? "use a class with operator() and TEMPER_FIELDS(...) in its place, "
+            "and list it in TEMPER_FIELDS(...)"
+          : "list that field in TEMPER_FIELDS(...)",
+      ", or in TEMPER_IGNORE(...) if no result depends on it. gdb's 'ptype /o ",
+      type,
+      "' tells which field it is");
+}
+
 // A module of the tree.
 struct Node {
   const Module* module = nullptr;
   std::string path; // Empty for the only root.
   std::string label; // The path, or the type's name for a root.
-  ModuleType type;
-  const std::byte* begin = nullptr; // The most derived object,
-
-  // of known size.
-  const std::byte* end() const {
-    return begin + type.size;
-  }
+  std::shared_ptr<const ModuleType> type; // Null: unknown.
+  const std::byte* begin = nullptr; // The most derived object.
+  std::vector<Field> holders; // Declared fields that hold modules.
 };
 
 // The control block of the shared_ptrs that own a module; null if none do.
@@ -112,11 +139,7 @@ struct Memory {
 } // namespace
 
 struct Watch::Roots {
-  struct Root {
-    Module* module = nullptr;
-    size_t size = 0;
-  };
-  std::vector<Root> modules;
+  std::vector<Module*> modules;
   std::vector<Memory> ranges;
   std::vector<const void*> addresses;
   std::vector<Field> fields;
@@ -126,9 +149,13 @@ namespace {
 
 class Taker {
  public:
-  explicit Taker(std::vector<Field> fields) : fields_(std::move(fields)) {}
+  explicit Taker(const std::vector<Field>& fields) {
+    for (const Field& field : fields) {
+      declare(field, "", holders_);
+    }
+  }
 
-  void collect(Module& root, size_t size, bool only);
+  void collect(Module& root, bool only);
   void note(const std::vector<Memory>& ranges);
   KnownMemory& known() {
     return known_;
@@ -136,14 +163,13 @@ class Taker {
   std::shared_ptr<const Snapshot> take(const std::vector<Memory>& ranges);
 
  private:
-  void collect(
-      const Module& module,
-      size_t size,
-      std::string path,
-      std::string label);
+  void collect(const Module& module, std::string path, std::string label);
+  void declare(Field field, const std::string& path, std::vector<Field>& to);
+  void join_holes();
+  void take_contents(const std::vector<Field>& fields);
   void take_module(const Node& node);
   void take_tensors(const Node& node, const Tensors& tensors, graph::Role role);
-  // What of [begin, end) no field declares.
+  // What of [begin, end) is no hole.
   std::vector<std::pair<const std::byte*, const std::byte*>> undeclared(
       const std::byte* begin,
       const std::byte* end) const;
@@ -155,23 +181,23 @@ class Taker {
       const Module* module,
       bool own);
 
-  std::vector<Field> fields_;
+  std::vector<Field> fields_; // Declared ones that hold no modules.
+  std::vector<Field> holders_; // Of no module, but holding some.
+  // What is declared, ignored or padding: unordered until `join_holes`, then in
+  // order and disjoint.
+  std::vector<std::pair<const std::byte*, const std::byte*>> holes_;
   std::vector<Node> nodes_;
   std::unordered_set<const Module*> visited_;
   KnownMemory known_;
   std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-void Taker::collect(Module& root, size_t size, bool only) {
+void Taker::collect(Module& root, bool only) {
   std::string name = type_name(root);
-  collect(root, size, only ? "" : name, name);
+  collect(root, only ? "" : name, name);
 }
 
-void Taker::collect(
-    const Module& module,
-    size_t size,
-    std::string path,
-    std::string label) {
+void Taker::collect(const Module& module, std::string path, std::string label) {
   if (!visited_.insert(&module).second) {
     return;
   }
@@ -180,24 +206,67 @@ void Taker::collect(
   node.path = path;
   node.label = std::move(label);
   node.type = module_type(module);
-  if (node.type.size == 0) {
-    node.type.size = size;
-  }
   node.begin =
       static_cast<const std::byte*>(dynamic_cast<const void*>(&module));
-  if (node.type.fields != nullptr) {
-    for (Field& field : node.type.fields(module)) {
-      field.name = join(path, field.name);
-      fields_.push_back(std::move(field));
+  std::vector<Field> fields;
+  if (node.type != nullptr) {
+    for (const detail::Gap& gap : node.type->padding) {
+      holes_.emplace_back(node.begin + gap.begin, node.begin + gap.end);
+    }
+    if (node.type->fields) {
+      fields = node.type->fields(module);
     }
   }
+  const size_t index = nodes_.size();
   nodes_.push_back(std::move(node));
   for (const auto& child : children_of(module)) {
     if (child.value() != nullptr) {
       std::string child_path = join(path, child.key());
-      collect(*child.value(), 0, child_path, child_path);
+      collect(*child.value(), child_path, child_path);
     }
   }
+  std::vector<Field> holders;
+  for (Field& field : fields) {
+    declare(std::move(field), path, holders);
+  }
+  nodes_[index].holders = std::move(holders);
+}
+
+// Modules that the field holds are collected, and the field goes to `to`.
+void Taker::declare(
+    Field field,
+    const std::string& path,
+    std::vector<Field>& to) {
+  field.name = join(path, field.name);
+  const auto* begin = static_cast<const std::byte*>(field.begin);
+  holes_.emplace_back(begin, begin + field.size);
+  if (!field.read) {
+    return;
+  }
+  known_.add_address(begin); // A reference member is a pointer to it.
+  FieldContent content;
+  field.read(content);
+  for (size_t i = 0; i < content.modules.size(); ++i) {
+    std::string name = field.name;
+    if (content.modules.size() > 1) {
+      name += c10::str('[', i, ']');
+    }
+    collect(*content.modules[i], name, name);
+  }
+  (content.modules.empty() ? fields_ : to).push_back(std::move(field));
+}
+
+void Taker::join_holes() {
+  std::sort(holes_.begin(), holes_.end());
+  size_t count = 0;
+  for (const auto& [begin, end] : holes_) {
+    if (count != 0 && begin <= holes_[count - 1].second) {
+      holes_[count - 1].second = std::max(holes_[count - 1].second, end);
+    } else {
+      holes_[count++] = {begin, end};
+    }
+  }
+  holes_.resize(count);
 }
 
 void Taker::note(const std::vector<Memory>& ranges) {
@@ -206,7 +275,8 @@ void Taker::note(const std::vector<Memory>& ranges) {
     if (const void* block = control_block(*node.module)) {
       known_.add_address(block);
     }
-    known_.add_object(node.begin, std::max(node.type.size, sizeof(Module)));
+    known_.add_object(
+        node.begin, node.type == nullptr ? sizeof(Module) : node.type->size);
     for (const Tensors* tensors :
          {&parameters_of(*node.module), &buffers_of(*node.module)}) {
       for (const auto& item : *tensors) {
@@ -222,8 +292,12 @@ void Taker::note(const std::vector<Memory>& ranges) {
 }
 
 std::shared_ptr<const Snapshot> Taker::take(const std::vector<Memory>& ranges) {
+  join_holes();
+  // What keeps modules alive comes before them.
+  take_contents(holders_);
   for (const Node& node : nodes_) {
     take_module(node);
+    take_contents(node.holders);
   }
   for (const Memory& range : ranges) {
     take_fields(
@@ -234,13 +308,15 @@ std::shared_ptr<const Snapshot> Taker::take(const std::vector<Memory>& ranges) {
         nullptr,
         false);
   }
-  for (const Field& field : fields_) {
-    if (field.read) {
-      state_->add_content(field.name, field.read);
-    }
-  }
+  take_contents(fields_);
   state_->seal();
   return state_;
+}
+
+void Taker::take_contents(const std::vector<Field>& fields) {
+  for (const Field& field : fields) {
+    state_->add_content(field.name, field.read);
+  }
 }
 
 void Taker::take_module(const Node& node) {
@@ -267,15 +343,18 @@ void Taker::take_module(const Node& node) {
         sizeof(void*));
   }
 
-  if (node.type.size == 0) {
+  if (node.type == nullptr) {
     state_->set_unguardable(c10::str(
         "the fields of '",
         node.label,
         "' (",
         type_name(module),
         ") can't be watched, for the size of its type is not known; derive it ",
-        "from temper::Module, or register it through the register_module of a ",
-        "temper::Module"));
+        "from temper::Module, register it as this type through the ",
+        "register_module of a temper::Module, or name the type in ",
+        "temper::know_modules<",
+        type_name(module),
+        ">()"));
     return;
   }
   // Module's last member is the training flag; a derived class may use the
@@ -283,9 +362,10 @@ void Taker::take_module(const Node& node) {
   const auto* base = reinterpret_cast<const std::byte*>(&module);
   const auto* own_begin =
       reinterpret_cast<const std::byte*>(&training_of(module)) + sizeof(bool);
-  take_fields(node.begin, base, node.begin, node.label, &module, node.type.own);
-  take_fields(
-      own_begin, node.end(), node.begin, node.label, &module, node.type.own);
+  const std::byte* end = node.begin + node.type->size;
+  const bool own = node.type->own;
+  take_fields(node.begin, base, node.begin, node.label, &module, own);
+  take_fields(own_begin, end, node.begin, node.label, &module, own);
 }
 
 void Taker::take_tensors(
@@ -314,21 +394,16 @@ void Taker::take_tensors(
 std::vector<std::pair<const std::byte*, const std::byte*>> Taker::undeclared(
     const std::byte* begin,
     const std::byte* end) const {
-  std::vector<std::pair<const std::byte*, const std::byte*>> holes;
-  for (const Field& field : fields_) {
-    const auto* first = static_cast<const std::byte*>(field.begin);
-    const std::byte* last = first + field.size;
-    if (first < end && begin < last) {
-      holes.emplace_back(std::max(begin, first), std::min(end, last));
-    }
-  }
-  std::sort(holes.begin(), holes.end());
   std::vector<std::pair<const std::byte*, const std::byte*>> parts;
-  for (const auto& [first, last] : holes) {
-    if (begin < first) {
-      parts.emplace_back(begin, first);
+  auto hole = std::partition_point(
+      holes_.begin(), holes_.end(), [&](const auto& other) {
+        return other.second <= begin;
+      });
+  for (; hole != holes_.end() && hole->first < end; ++hole) {
+    if (begin < hole->first) {
+      parts.emplace_back(begin, hole->first);
     }
-    begin = std::max(begin, last);
+    begin = hole->second;
   }
   if (begin < end) {
     parts.emplace_back(begin, end);
@@ -392,22 +467,9 @@ void Taker::take_fields(
       }
     }
     if (scan.opaque != nullptr) {
-      const std::string place = where(scan.opaque, sizeof(void*));
       state_->set_unguardable(
-          module != nullptr
-              ? c10::str(
-                    place,
-                    " (",
-                    type_name(*module),
-                    ") point to memory whose content can't be watched (of a ",
-                    "container, a long string, a pointer); declare that ",
-                    "field with TEMPER_FIELDS(...), or with ",
-                    "TEMPER_IGNORE(...) if no result depends on it")
-              : c10::str(
-                    place,
-                    " point to memory whose content can't be watched (a ",
-                    "capture by reference, a container); capture by value, or ",
-                    "name the object in temper::compile(f, object)"));
+          where(scan.opaque, sizeof(void*)) +
+          opaque_reason(module, scan.opaque_function));
     }
   }
 }
@@ -419,8 +481,8 @@ Watch::~Watch() = default;
 Watch::Watch(Watch&&) noexcept = default;
 Watch& Watch::operator=(Watch&&) noexcept = default;
 
-void Watch::add_module(Module& root, size_t size_of_root) {
-  roots_->modules.push_back({&root, size_of_root});
+void Watch::add_module(Module& root) {
+  roots_->modules.push_back(&root);
 }
 
 void Watch::add_range(const void* begin, size_t size, std::string name) {
@@ -438,8 +500,8 @@ void Watch::add_field(Field field) {
 
 std::shared_ptr<const Snapshot> Watch::take() const {
   Taker taker(roots_->fields);
-  for (const Roots::Root& root : roots_->modules) {
-    taker.collect(*root.module, root.size, roots_->modules.size() == 1);
+  for (Module* root : roots_->modules) {
+    taker.collect(*root, roots_->modules.size() == 1);
   }
   for (const void* address : roots_->addresses) {
     taker.known().add_address(address);

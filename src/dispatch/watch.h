@@ -34,10 +34,9 @@ class Watch {
   Watch(Watch&&) noexcept;
   Watch& operator=(Watch&&) noexcept;
 
-  /// A module and its whole registered tree. The sizes of temper's modules and
-  /// of LibTorch's own are known; `size_of_root` gives the root's (0: unknown),
-  /// which is the size of its dynamic type, or its fields are cut short.
-  void add_module(torch::nn::Module& root, size_t size_of_root);
+  /// A module and its whole tree: registered children, and modules in declared
+  /// fields. Fields are watched of types that are known (known_modules.h).
+  void add_module(torch::nn::Module& root);
   /// Plain memory: a closure's captures, a declared field.
   void add_range(const void* begin, size_t size, std::string name);
   /// An object that watched pointers may point to without being opaque

@@ -111,34 +111,45 @@ std::string State::tensor_difference(size_t i) const {
   return text;
 }
 
-std::string State::difference() const {
-  for (size_t i = 0; i < ranges_.size(); ++i) {
-    if (std::string text = range_difference(i); !text.empty()) {
-      return text;
+std::string State::content_difference(const Content& content) const {
+  FieldContent now;
+  content.read(now);
+  const std::string subject = c10::str("field '", content.name, "'");
+  if (now.bytes != content.bytes) {
+    return subject + " changed";
+  }
+  if (now.tensors.size() != content.tensors.size()) {
+    return c10::str(
+        subject,
+        " had ",
+        content.tensors.size(),
+        " tensors, now ",
+        now.tensors.size());
+  }
+  for (size_t i = 0; i < now.tensors.size(); ++i) {
+    const auto* impl = now.tensors[i].defined()
+        ? now.tensors[i].unsafeGetTensorImpl()
+        : nullptr;
+    if (impl != content.tensors[i]) {
+      return c10::str("'", content.name, "[", i, "]' is another tensor");
     }
   }
-  for (const Content& content : contents_) {
-    FieldContent now;
-    content.read(now);
-    const std::string subject = c10::str("field '", content.name, "'");
-    if (now.bytes != content.bytes) {
-      return subject + " changed";
-    }
-    if (now.tensors.size() != content.tensors.size()) {
-      return c10::str(
-          subject,
-          " had ",
-          content.tensors.size(),
-          " tensors, now ",
-          now.tensors.size());
-    }
-    for (size_t i = 0; i < now.tensors.size(); ++i) {
-      const auto* impl = now.tensors[i].defined()
-          ? now.tensors[i].unsafeGetTensorImpl()
-          : nullptr;
-      if (impl != content.tensors[i]) {
-        return c10::str("'", content.name, "[", i, "]' is another tensor");
+  return "";
+}
+
+std::string State::difference() const {
+  // In the order of `matches`.
+  size_t next = 0;
+  for (size_t i = 0; i <= ranges_.size(); ++i) {
+    for (; next < contents_.size() && contents_[next].after == i; ++next) {
+      std::string text = content_difference(contents_[next]);
+      if (!text.empty()) {
+        return text;
       }
+    }
+    std::string text = i < ranges_.size() ? range_difference(i) : "";
+    if (!text.empty()) {
+      return text;
     }
   }
   for (size_t i = 0; i < tensors_.size(); ++i) {

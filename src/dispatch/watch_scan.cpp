@@ -24,8 +24,9 @@ const std::byte* align(const std::byte* address) {
   return address + (kWord - value % kWord) % kWord;
 }
 
-bool has_words(const std::byte* at, const std::byte* end, size_t count) {
-  return static_cast<size_t>(end - at) >= count * kWord;
+// Alignment may have moved `at` past the end.
+bool has_words(const std::byte* at, const std::byte* end, ptrdiff_t count) {
+  return end - at >= count * static_cast<ptrdiff_t>(kWord);
 }
 
 // libstdc++'s std::string with its characters inside: {data, size, char[16]}.
@@ -39,6 +40,16 @@ bool is_short_string(const std::byte* at, const std::byte* end) {
   const uintptr_t length = load(at + kWord);
   return load(at) == reinterpret_cast<uintptr_t>(buffer) && length < kBuffer &&
       buffer[length] == std::byte{0};
+}
+
+// libstdc++'s std::function: {captures, captures, manager, invoker}.
+bool is_function(
+    const std::byte* at,
+    const std::byte* end,
+    const KnownMemory& known) {
+  return has_words(at, end, 4) &&
+      known.loaded().is_code(load(at + 2 * kWord)) &&
+      known.loaded().is_code(load(at + 3 * kWord));
 }
 
 // The bytes of a std::vector {begin, end, end of capacity} that isn't empty.
@@ -166,6 +177,7 @@ void scan_fields(
         at += 2 * kWord;
       } else if (scan.opaque == nullptr) {
         scan.opaque = at;
+        scan.opaque_function = is_function(at, end, known);
       }
     }
   }
@@ -179,10 +191,7 @@ void scan_own_fields(
     Scan& scan) {
   const std::byte* end = begin + size;
   for (const std::byte* at = align(begin); has_words(at, end, 1); at += kWord) {
-    // libstdc++'s std::function: {captures, captures, manager, invoker}.
-    if (holds_functions && has_words(at, end, 4) &&
-        known.loaded().is_code(load(at + 2 * kWord)) &&
-        known.loaded().is_code(load(at + 3 * kWord))) {
+    if (holds_functions && is_function(at, end, known)) {
       scan_fields(at, 2 * kWord, known, scan);
       at += 3 * kWord;
       continue;

@@ -66,10 +66,11 @@ struct Scan {
   std::vector<Tensor> tensors;
   std::vector<Elements> elements;
   const std::byte* opaque = nullptr; ///< The first opaque word.
+  bool opaque_function = false; ///< It is that of a std::function's captures.
 };
 
-/// Scans [begin, begin + size) of a user's object. Padding takes part, since
-/// its place is not known: see `clear_storage`.
+/// Scans [begin, begin + size) of a user's object. What looks like a pointer is
+/// taken for one, so padding must be left out.
 void scan_fields(
     const std::byte* begin,
     size_t size,

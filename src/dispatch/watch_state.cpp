@@ -43,6 +43,7 @@ class Reader {
  public:
   explicit Reader(const ReadField& read) {
     content().bytes.clear();
+    content().modules.clear();
     read(content());
   }
   ~Reader() {
@@ -110,7 +111,7 @@ bool State::add_tensor(const c10::TensorImpl* impl, const Place& place) {
 
 void State::add_content(const std::string& name, const ReadField& read) {
   const Reader now(read);
-  Content content{name, read, now.content().bytes, {}};
+  Content content{ranges_.size(), name, read, now.content().bytes, {}};
   for (const at::Tensor& tensor : now.content().tensors) {
     content.tensors.push_back(impl_of(tensor));
     if (tensor.defined() &&
@@ -146,14 +147,24 @@ void State::seal() {
   hash_ = compute_hash();
 }
 
-bool State::matches() const {
+bool State::same_ranges(size_t first, size_t last) const {
   const std::byte* saved = bytes_.data();
-  for (const Range& range : ranges_) {
+  for (size_t i = first; i < last; ++i) {
+    const Range& range = ranges_[i];
     if (!same_bytes(range.begin, saved + range.saved, range.size)) {
       return false;
     }
   }
+  return true;
+}
+
+bool State::matches() const {
+  size_t next = 0;
   for (const Content& content : contents_) {
+    if (!same_ranges(next, content.after)) {
+      return false;
+    }
+    next = content.after;
     const Reader now(content.read);
     const FieldContent& is = now.content();
     if (is.bytes != content.bytes ||
@@ -167,6 +178,9 @@ bool State::matches() const {
             })) {
       return false;
     }
+  }
+  if (!same_ranges(next, ranges_.size())) {
+    return false;
   }
   bool moved = false;
   const int64_t* dims = dims_.data();

@@ -114,15 +114,18 @@ class State final : public Snapshot {
     TensorMeta meta;
   };
   struct Content {
+    size_t after = 0; // How many ranges come before it.
     std::string name;
     ReadField read;
     std::string bytes;
     std::vector<const c10::TensorImpl*> tensors; // Null where undefined.
   };
 
+  bool same_ranges(size_t first, size_t last) const;
   bool same_sharing() const;
   uint64_t compute_hash() const;
   std::string range_difference(size_t i) const;
+  std::string content_difference(const Content& content) const;
   std::string tensor_difference(size_t i) const;
 
   std::vector<Range> ranges_;

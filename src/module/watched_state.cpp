@@ -3,9 +3,6 @@
 #include "module/watched_state.h"
 
 #include <atomic>
-#include <mutex>
-#include <typeindex>
-#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -18,27 +15,9 @@ namespace module {
 
 namespace {
 
-struct KnownTypes {
-  std::mutex mutex;
-  std::unordered_map<std::type_index, detail::ModuleType> types;
-};
-
-// Never destroyed: modules may outlive static destruction.
-KnownTypes& known_types() {
-  static KnownTypes& known = *new KnownTypes;
-  return known;
-}
-
-detail::ModuleType known_type(const torch::nn::Module& module) {
-  KnownTypes& known = known_types();
-  const std::lock_guard lock(known.mutex);
-  const auto it = known.types.find(typeid(module));
-  return it == known.types.end() ? detail::ModuleType() : it->second;
-}
-
 dispatch::ReadField reader(const void* begin, detail::FlattenAt flatten) {
   return [begin, flatten](dispatch::FieldContent& content) {
-    detail::Sink sink(content.tensors, content.bytes);
+    detail::Sink sink(content.tensors, content.bytes, &content.modules);
     flatten(begin, sink);
     if (!sink.rejected().empty()) {
       // Holds something that has no value to compare: never the same twice.
@@ -68,24 +47,10 @@ class FieldList final : public detail::State {
   void known(const void*) override {}
 };
 
-// As `dispatch::DeclaredFields`, of every type that was met here.
-std::vector<dispatch::Field> declared_fields(const torch::nn::Module& module) {
-  FieldList list;
-  const detail::ModuleType known = known_type(module);
-  if (known.fields != nullptr) {
-    known.fields(module, list);
-  }
-  return std::move(list.fields);
-}
-
 } // namespace
 
 void WatchedState::module(torch::nn::Module& root) {
-  for (const auto& module : root.modules(/*include_self=*/false)) {
-    detail::meet_module(*module);
-  }
-  detail::meet_module(root);
-  watch_.add_module(root, dispatch::module_type(root).size);
+  watch_.add_module(root);
 }
 
 void WatchedState::bytes(const void* begin, size_t size, std::string name) {
@@ -115,17 +80,14 @@ namespace detail {
 State::~State() = default;
 
 void know_module_type(const std::type_info& type, const ModuleType& known) {
-  module::KnownTypes& types = module::known_types();
-  const std::lock_guard lock(types.mutex);
-  types.types.emplace(type, known);
-}
-
-void meet_module(const torch::nn::Module& module) {
-  const ModuleType known = module::known_type(module);
-  if (known.size != 0) {
-    dispatch::record_module_type(
-        module, typeid(module), known.size, &module::declared_fields);
-  }
+  const auto fields = known.fields;
+  dispatch::record_module_type(
+      type,
+      {known.size, known.padding, [fields](const torch::nn::Module& module) {
+         module::FieldList list;
+         fields(module, list);
+         return std::move(list.fields);
+       }});
 }
 
 } // namespace detail

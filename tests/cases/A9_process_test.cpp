@@ -1,4 +1,5 @@
-// Cases A9 to A15: modes in turn, threads, default dtype, lifetime, copies.
+// Cases A8 to A16: hooks, modes in turn, threads, default dtype, lifetime,
+// copies.
 #include <gtest/gtest.h>
 
 #include <ATen/autocast_mode.h>
@@ -343,6 +344,82 @@ TEST(CasesA, A15_StateDictIsThatOfThePlainModule) {
     torch::load(plain, archive);
     run.note_module("loaded", *plain);
   });
+}
+
+TEST(CasesA, A8_HooksOnAnInnerModulesParameter) {
+  // LibTorch's modules have no hooks of their own in C++.
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    int64_t fired = 0;
+    unsigned hook = 0;
+    for (int i = 0; i < 10; ++i) {
+      if (i == 4) {
+        hook = net->first->weight.register_hook([&fired](torch::Tensor grad) {
+          ++fired;
+          return grad * 2;
+        });
+      } else if (i == 7) {
+        net->first->weight.remove_hook(hook);
+      }
+      net->zero_grad();
+      net(torch::randn({3, 4})).sum().backward();
+      run.note_module("net", *net);
+      run.note("fired", fired);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 1 && traces == 1);
+}
+
+/// A field that notices when it is copied or asked.
+struct Watchful {
+  static inline int64_t copies = 0;
+  static inline int64_t questions = 0;
+  double value = 2.0;
+
+  Watchful() = default;
+  Watchful(const Watchful& other) : value(other.value) {
+    ++copies;
+  }
+  Watchful& operator=(const Watchful& other) {
+    value = other.value;
+    ++copies;
+    return *this;
+  }
+  double get() const {
+    ++questions;
+    return value;
+  }
+  operator double() const {
+    return get();
+  }
+};
+struct WatchfulNetImpl : temper::Module<WatchfulNetImpl> {
+  Watchful gain;
+  void reset() override {}
+  torch::Tensor forward(torch::Tensor x) {
+    return x * gain.value;
+  }
+};
+TEMPER_MODULE(WatchfulNet);
+
+TEST(CasesA, A16_FieldsAreSeenAndNeverCopiedOrAsked) {
+  const auto report = expect_same([](Trial& run) {
+    Watchful::copies = 0;
+    Watchful::questions = 0;
+    WatchfulNet net;
+    run.compile(net);
+    for (int i = 0; i < 8; ++i) {
+      if (i == 4) {
+        net->gain.value = 3.0;
+      }
+      run.note("y", net(torch::ones({2})));
+    }
+    run.note("copies", Watchful::copies);
+    run.note("questions", Watchful::questions);
+  });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 2 && program_calls == 6);
 }
 
 } // namespace

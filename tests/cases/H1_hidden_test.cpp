@@ -68,8 +68,55 @@ TEST(CasesH, H1_ArgumentOnlyRead) {
   EXPECT_COUNTERS(report.total, with_reason);
 }
 
+/// A view of a tensor's memory as a matrix, as Eigen::Map is one.
+class MatrixMap {
+ public:
+  explicit MatrixMap(const Tensor& tensor)
+      : data_(tensor.data_ptr<float>()),
+        rows_(tensor.size(0)),
+        columns_(tensor.size(1)) {}
+
+  float& operator()(int64_t i, int64_t k) const {
+    return data_[i * columns_ + k];
+  }
+  void assign_product(const MatrixMap& a, const MatrixMap& b) const {
+    for (int64_t i = 0; i < rows_; ++i) {
+      for (int64_t k = 0; k < columns_; ++k) {
+        float sum = 0;
+        for (int64_t j = 0; j < a.columns_; ++j) {
+          sum += a(i, j) * b(j, k);
+        }
+        (*this)(i, k) = sum;
+      }
+    }
+  }
+
+ private:
+  float* data_;
+  int64_t rows_, columns_;
+};
+
+TEST(CasesH, H1_MatrixMapOfAResult) {
+  const auto report = expect_values([](Tensor x) {
+    auto y = torch::empty({3, 3});
+    MatrixMap(y).assign_product(MatrixMap(x), MatrixMap(x.t().contiguous()));
+    return y.exp();
+  });
+  EXPECT_COUNTERS(report.total, eager > 0 && with_reason);
+}
+
+TEST(CasesH, H1_MatrixMapWritesAnArgument) {
+  const auto report = expect_values([](Tensor x) {
+    const auto y = x * 2;
+    const MatrixMap map(x);
+    map(1, 1) = 5;
+    return y + x;
+  });
+  EXPECT_COUNTERS(report.total, eager > 0 && with_reason);
+}
+
 TEST(CasesH, H1_FromBlob) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     std::vector<float> buffer(12, 1.0f);
     auto f = run.compile_function([&buffer](Tensor x) {
       return x + torch::from_blob(buffer.data(), {3, 4});
@@ -82,6 +129,16 @@ TEST(CasesH, H1_FromBlob) {
       run.note("y", f(torch::ones({3, 4})));
     }
   });
+  EXPECT_COUNTERS(report.total, eager > 0 && with_reason);
+}
+
+TEST(CasesH, H1_FromBlobOfAnArgument) {
+  // The view is made of memory that the shadow run does not have.
+  const auto report = expect_values([](Tensor x) {
+    auto row = torch::from_blob(x.data_ptr<float>(), {4});
+    return x * row;
+  });
+  EXPECT_COUNTERS(report.total, eager > 0 && with_reason);
 }
 
 /// Remembers all it was given.

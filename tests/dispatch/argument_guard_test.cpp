@@ -32,7 +32,7 @@ torch::Tensor on_cuda(int8_t index) {
 class ArgumentGuardTest : public testing::Test {
  protected:
   ArgumentGuardTest() {
-    watch.add_module(*net, 0);
+    watch.add_module(*net);
     state = watch.take();
   }
   // A call like `was` is proved; is `now` such a call?

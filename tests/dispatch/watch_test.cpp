@@ -20,17 +20,14 @@ namespace {
 using testing::HasSubstr;
 using torch::nn::Linear;
 
-// As temper::Module does: what follows the base is zeroed before its members
-// are constructed.
-template <typename Derived>
-struct Clean : torch::nn::Module {
-  Clean() {
-    auto* base = reinterpret_cast<std::byte*>(this);
-    clear_storage(base + sizeof(Clean), sizeof(Derived) - sizeof(Clean));
-  }
-};
+// As temper::Module does.
+template <typename Impl>
+void know() {
+  record_module_type(
+      typeid(Impl), {sizeof(Impl), detail::padding_of<Impl>(), nullptr});
+}
 
-struct BlockImpl : Clean<BlockImpl> {
+struct BlockImpl : torch::nn::Module {
   Linear fc{nullptr};
   double gain = 1.0;
   int64_t count = 0;
@@ -42,16 +39,17 @@ struct BlockImpl : Clean<BlockImpl> {
   }
 };
 
-struct NetImpl : Clean<NetImpl> {
+struct NetImpl : torch::nn::Module {
   bool early = false; // In the padding behind Module's own members.
   std::vector<std::shared_ptr<BlockImpl>> blocks;
   torch::Tensor scale;
   torch::nn::Dropout dropout{nullptr};
 
   NetImpl() {
+    know<NetImpl>();
+    know<BlockImpl>();
     for (int i = 0; i < 3; ++i) {
       auto block = std::make_shared<BlockImpl>();
-      record_module_type(*block, typeid(BlockImpl), sizeof(BlockImpl));
       blocks.push_back(
           register_module("block" + std::to_string(i), std::move(block)));
     }
@@ -70,7 +68,7 @@ class WatchTest : public testing::Test {
  protected:
   WatchTest() {
     torch::manual_seed(0);
-    watch.add_module(*net, sizeof(NetImpl));
+    watch.add_module(*net);
     then = watch.take();
   }
   // Something has changed, in these words.
@@ -230,7 +228,8 @@ TEST_F(WatchTest, AReplacedDictionaryEntryIsSeen) {
   Opened module;
   module.register_parameter("w", torch::zeros({2}));
   Watch own;
-  own.add_module(module, sizeof(Opened));
+  know<Opened>();
+  own.add_module(module);
   const auto before = own.take();
   EXPECT_TRUE(own.matches(*before));
   module.parameters_["w"] = torch::zeros({2}, torch::requires_grad());
@@ -394,11 +393,11 @@ TEST_F(WatchTest, ASizeIsRecordedForTheExactTypeOnly) {
     double extra = 1;
   };
   const auto module = std::make_shared<Derived>();
-  record_module_type(*module, typeid(Base), sizeof(Base));
-  EXPECT_EQ(module_type(*module).size, 0u);
-  EXPECT_EQ(module_type(Base()).size, 0u);
-  record_module_type(*module, typeid(Derived), sizeof(Derived));
-  EXPECT_EQ(module_type(*module).size, sizeof(Derived));
+  know<Base>();
+  EXPECT_EQ(module_type(*module), nullptr);
+  EXPECT_EQ(module_type(Base())->size, sizeof(Base));
+  know<Derived>();
+  EXPECT_EQ(module_type(*module)->size, sizeof(Derived));
   net->register_module("derived", module);
   then = watch.take();
   EXPECT_EQ(then->unguardable(), "");
@@ -415,8 +414,8 @@ TEST_F(WatchTest, ASparseBufferIsNotGuardable) {
 TEST_F(WatchTest, TwoInstancesOfOneTypeDoNotMatchEachOther) {
   const auto other = std::make_shared<NetImpl>();
   Watch both;
-  both.add_module(*net, sizeof(NetImpl));
-  both.add_module(*other, sizeof(NetImpl));
+  both.add_module(*net);
+  both.add_module(*other);
   const auto before = both.take();
   EXPECT_EQ(before->tensors().size(), 14u);
   EXPECT_EQ(before->find(other->scale)->path, "NetImpl.scale");
@@ -456,16 +455,16 @@ TEST(Watch, CoversLibTorchsModules) {
   ModuleList modules(Linear(1, 1), Identity());
   ParameterList list(torch::ones({2}));
   Watch watch;
-  watch.add_module(*all, 0);
-  watch.add_module(*dict, 0);
-  watch.add_module(*modules, 0);
-  watch.add_module(*list, 0);
+  watch.add_module(*all);
+  watch.add_module(*dict);
+  watch.add_module(*modules);
+  watch.add_module(*list);
   const auto then = watch.take();
   EXPECT_EQ(then->unguardable(), "");
   EXPECT_TRUE(watch.matches(*then)) << watch.difference(*then);
   EXPECT_EQ(watch.take()->hash(), then->hash());
   for (const auto& module : all->modules()) {
-    EXPECT_NE(module_type(*module).size, 0u) << module->name();
+    EXPECT_NE(module_type(*module), nullptr) << module->name();
   }
   for (const auto& parameter : all->parameters()) {
     EXPECT_TRUE(then->find(parameter).has_value());
@@ -476,8 +475,8 @@ TEST(Watch, RunningStatisticsAndRecurrentStepsChangeNothing) {
   torch::nn::Sequential net(torch::nn::BatchNorm1d(4), torch::nn::Linear(4, 4));
   torch::nn::LSTM lstm(4, 4);
   Watch watch;
-  watch.add_module(*net, 0);
-  watch.add_module(*lstm, 0);
+  watch.add_module(*net);
+  watch.add_module(*lstm);
   const auto then = watch.take();
   net->forward(torch::randn({8, 4})).sum().backward();
   lstm->forward(torch::randn({2, 3, 4}));
@@ -493,7 +492,7 @@ TEST(Watch, PrintsTheCostOfGuards) {
     net->push_back(torch::nn::Linear(8, 8));
   }
   Watch watch;
-  watch.add_module(*net, 0);
+  watch.add_module(*net);
   const auto then = watch.take();
   // The best of many, since other programs run as well.
   const auto nanoseconds = [](auto&& code) {

@@ -70,7 +70,7 @@ TEST(CompileTest, VoidAndReferenceResults) {
   EXPECT_EQ(&reference(), &kept);
   EXPECT_EQ(
       temper::counters_of(reference).eager_calls.at(
-          "the result is a reference"),
+          "the result is a reference; return it by value"),
       1);
   reference.set_options(CompileOptions().fullgraph(true));
   EXPECT_THROW(reference(), temper::Error);

@@ -4,16 +4,20 @@
 
 #include <array>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
 #include "temper/detail/call.h"
+#include "temper/detail/module_type.h"
 #include "temper/error.h"
 #include "temper/fields.h"
 
@@ -174,7 +178,54 @@ TEST(StructureTest, EveryOtherValueHasOtherBytes) {
   EXPECT_TRUE(differ(Tag(), Tag(0)));
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_FALSE(differ(nan, nan));
+  using Name = const char*;
+  EXPECT_TRUE(differ(Name(nullptr), Name("")));
+  EXPECT_FALSE(differ(Name("a"), Name(std::string("a").c_str())));
 }
+
+TEST(StructureTest, SetsAndMultimaps) {
+  const auto x = torch::ones({1});
+  expect_round_trip(std::set<int, std::greater<>>{1, 2, 3}, 0);
+  expect_round_trip(std::multiset<std::string>{"a", "a", "b"}, 0);
+  expect_round_trip(std::unordered_set<std::string>{"a", "b"}, 0);
+  expect_round_trip(std::multimap<int, Tensor>{{1, x}, {1, x}}, 2);
+  std::unordered_set<int> forward;
+  std::unordered_set<int> backward;
+  backward.reserve(1000);
+  for (int i = 0; i < 20; ++i) {
+    forward.insert(i);
+    backward.insert(19 - i);
+  }
+  EXPECT_EQ(flat(forward).bytes, flat(backward).bytes);
+  backward.erase(7);
+  EXPECT_NE(flat(forward).bytes, flat(backward).bytes);
+}
+
+// Structs are told by what is in them; a base is not.
+struct Derived : Inner {
+  int more = 0;
+};
+struct Holding {
+  torch::nn::Linear fc{nullptr};
+};
+struct FirstOptional {
+  std::optional<Tensor> first;
+  c10::IValue second;
+};
+struct FirstValue {
+  c10::IValue first;
+  Tensor second;
+};
+static_assert(kIsArgument<Inner> && kRefills<Outer>);
+static_assert(kIsArgument<FirstOptional> && kIsArgument<FirstValue>);
+static_assert(!kFlattens<Derived> && !kRefills<Derived>);
+// Modules are state, not arguments or results.
+static_assert(kFlattens<Holding> && !kIsArgument<Holding>);
+static_assert(kFlattens<torch::nn::Linear> && !kIsArgument<torch::nn::Linear>);
+using Layers = std::map<std::string, std::vector<torch::nn::Sequential>>;
+static_assert(kFlattens<Layers> && !kIsArgument<Layers> && !kRefills<Layers>);
+using Pointer = std::shared_ptr<torch::nn::Module>;
+static_assert(kFlattens<Pointer> && !kIsArgument<Pointer>);
 
 TEST(StructureTest, ScriptValues) {
   const auto x = torch::ones({1});

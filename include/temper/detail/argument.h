@@ -71,13 +71,13 @@ struct Hold<std::optional<c10::ArrayRef<T>>>
     : HoldOptional<std::optional<c10::ArrayRef<T>>, T> {};
 template <>
 struct Hold<const char*> {
-  using Held = std::string;
+  using Held = std::optional<std::string>;
   static constexpr bool kSame = false;
   static Held keep(const char* value) {
-    return value;
+    return value == nullptr ? Held() : Held(value);
   }
   static const char* pass(Held& held) {
-    return held.c_str();
+    return held ? held->c_str() : nullptr;
   }
 };
 

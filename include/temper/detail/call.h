@@ -101,7 +101,7 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
 
   Returned run(Site& site) {
     if constexpr (std::is_reference_v<Returned>) {
-      site.run_plainly("the result is a reference");
+      site.run_plainly("the result is a reference; return it by value");
       return plainly();
     } else {
       static_cast<void>(CheckStructured<Result, true>{});

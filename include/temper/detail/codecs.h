@@ -140,7 +140,8 @@ struct Codec<std::string_view> : NoTensors {
 template <>
 struct Codec<const char*> : NoTensors {
   static void flatten(const char* const& value, Sink& sink) {
-    sink.text(value);
+    sink.bits(value != nullptr);
+    sink.text(value == nullptr ? "" : value);
   }
 };
 

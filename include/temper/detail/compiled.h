@@ -114,6 +114,10 @@ struct FunctionBox : std::enable_shared_from_this<FunctionBox<F>> {
     if constexpr (!kStateless<F>) {
       closure = {&f, sizeof(F)};
       state.bytes(&f, sizeof(F), "the function's captures");
+      for (const Gap& gap : padding_of<F>()) {
+        state.ignore(
+            reinterpret_cast<const char*>(&f) + gap.begin, gap.end - gap.begin);
+      }
       describe_fields(f, state);
     }
     for (const auto& watch : watched) {
@@ -149,12 +153,20 @@ std::shared_ptr<Site> site_of_module(
 /// A lambda, a function object, a function pointer.
 template <class F>
 struct Compile {
+  static_assert(
+      !std::is_base_of_v<torch::nn::Module, F>,
+      "temper: pass the module's holder or std::shared_ptr; this would compile "
+      "a copy of the module");
+  static_assert(
+      std::is_class_v<F> || kStateless<F>,
+      "temper: compile() takes a lambda, a function, the holder or "
+      "std::shared_ptr of a module, or a torch::jit::Module");
   template <class G>
   static CompiledFunction<F> with(
       G&& f,
       const CompileOptions& options,
       std::vector<Watched> watched) {
-    return CompiledFunction<F>(std::make_shared<FunctionBox<F>>(
+    return CompiledFunction<F>(make_clean<FunctionBox<F>>(
         F(std::forward<G>(f)), options, std::move(watched)));
   }
 };

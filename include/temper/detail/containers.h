@@ -6,6 +6,7 @@
 #include <c10/util/ArrayRef.h>
 #include <c10/util/OptionalArrayRef.h>
 #include <c10/util/SmallVector.h>
+#include <torch/nn/module.h>
 #include <torch/nn/utils/rnn.h>
 #include <torch/ordered_dict.h>
 
@@ -21,6 +22,7 @@
 #include <string>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -119,8 +121,12 @@ template <class T>
 struct Codec<std::list<T>> : InOrder<std::list<T>, T> {};
 template <class T, unsigned N>
 struct Codec<c10::SmallVector<T, N>> : InOrder<c10::SmallVector<T, N>, T> {};
-template <class T>
-struct Codec<std::set<T>> : InOrder<std::set<T>, T> {
+template <class T, class C>
+struct Codec<std::set<T, C>> : InOrder<std::set<T, C>, T> {
+  static constexpr bool kRefills = std::is_base_of_v<NoTensors, Codec<T>>;
+};
+template <class T, class C>
+struct Codec<std::multiset<T, C>> : InOrder<std::multiset<T, C>, T> {
   static constexpr bool kRefills = std::is_base_of_v<NoTensors, Codec<T>>;
 };
 
@@ -146,9 +152,8 @@ struct Codec<c10::OptionalArrayRef<T>> {
   }
 };
 
-template <class K, class V, class C>
-struct Codec<std::map<K, V, C>> : AllOf<K, V> {
-  using Map = std::map<K, V, C>;
+template <class Map, class K, class V>
+struct OfMap : AllOf<K, V> {
   static void flatten(const Map& value, Sink& sink) {
     sink.size(value.size());
     for (const auto& [key, item] : value) {
@@ -162,6 +167,10 @@ struct Codec<std::map<K, V, C>> : AllOf<K, V> {
     }
   }
 };
+template <class K, class V, class C>
+struct Codec<std::map<K, V, C>> : OfMap<std::map<K, V, C>, K, V> {};
+template <class K, class V, class C>
+struct Codec<std::multimap<K, V, C>> : OfMap<std::multimap<K, V, C>, K, V> {};
 
 /// The order of an unordered map is none of its value: keys go by their bytes.
 template <class K, class V, class H, class E>
@@ -194,6 +203,24 @@ struct Codec<std::unordered_map<K, V, H, E>> : AllOf<K, V> {
     std::sort(items.begin(), items.end());
     return items;
   }
+};
+
+template <class T, class H, class E>
+struct Codec<std::unordered_set<T, H, E>> {
+  static constexpr bool kFlattens = std::is_base_of_v<NoTensors, Codec<T>>;
+  static constexpr bool kRefills = kFlattens;
+  static void flatten(const std::unordered_set<T, H, E>& value, Sink& sink) {
+    std::set<std::string> items;
+    std::vector<at::Tensor> tensors;
+    for (const T& item : value) {
+      std::string bytes;
+      Sink own(tensors, bytes);
+      detail::flatten(item, own);
+      items.insert(std::move(bytes));
+    }
+    detail::flatten(items, sink);
+  }
+  static void refill(std::unordered_set<T, H, E>&, Source&) {}
 };
 
 template <class K, class V>
@@ -246,6 +273,18 @@ struct Codec<std::unique_ptr<T>> : Pointed<std::unique_ptr<T>, T> {};
 template <class T>
 concept HasFields = requires {
   typename T::TemperFields;
+}
+&&!std::is_base_of_v<torch::nn::Module, T>;
+
+/// Asserts that a listed member has what its class is used for.
+template <bool kHasIt>
+struct CheckListed {
+  static_assert(
+      kHasIt,
+      "temper: a class with TEMPER_FIELDS lists a member that holds something "
+      "other than tensors, numbers, strings, optionals, containers and plain "
+      "structs of those. In arguments and results there can be no modules and "
+      "pointers either; these are state.");
 };
 
 template <HasFields T>
@@ -253,19 +292,43 @@ struct Codec<T> {
   static constexpr bool kFlattens = true;
   static constexpr bool kRefills = std::is_copy_constructible_v<T>;
   static void flatten(const T& value, Sink& sink) {
-    value.temper_each_field(
-        [&](const char*, const auto& field) { detail::flatten(field, sink); });
+    value.temper_each_field([&]<class F>(const char*, const F& field) {
+      static_cast<void>(CheckListed<Codec<F>::kFlattens>());
+      if constexpr (Codec<F>::kFlattens) {
+        Codec<F>::flatten(field, sink);
+      }
+    });
   }
   static void refill(T& value, Source& source) {
-    value.temper_each_field(
-        [&](const char*, auto& field) { detail::refill(field, source); });
+    value.temper_each_field([&]<class F>(const char*, F& field) {
+      static_cast<void>(CheckListed<Codec<F>::kRefills>());
+      if constexpr (Codec<F>::kRefills) {
+        Codec<F>::refill(field, source);
+      }
+    });
   }
+};
+
+/// Becomes any base of T.
+template <class T>
+struct AnyBase {
+  template <class B>
+  requires(std::is_base_of_v<B, T> && !std::is_same_v<B, T>) operator B() const;
+};
+/// True iff the aggregate T begins with a base, of which Boost.PFR can't tell
+/// the members.
+template <class T>
+constexpr bool kHasBase = requires {
+  T{AnyBase<T>{}};
+}
+&&!requires {
+  T{CheckListed<true>{}};
 };
 
 template <class T>
 concept PlainStruct =
     std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_empty_v<T> &&
-    !HasFields<T>;
+    !HasFields<T> && !kHasBase<T>;
 
 template <class T, class Fields>
 struct StructCodec;

@@ -15,9 +15,10 @@ struct CheckField {
   static_assert(
       Codec<T>::kFlattens,
       "temper: TEMPER_FIELDS cannot watch a field of this type: it holds "
-      "something other than tensors, numbers, strings, optionals, pointers to "
-      "and containers and plain structs of those. List it with TEMPER_IGNORE "
-      "if results do not depend on it; registered modules need no listing.");
+      "something other than tensors, numbers, strings, modules, optionals, "
+      "smart pointers to and containers and plain structs of those. List it "
+      "with TEMPER_IGNORE if results do not depend on it; else make its class "
+      "list its own members with TEMPER_FIELDS.");
 };
 
 /// Tells one declared field.
@@ -68,5 +69,11 @@ void describe_fields(const Impl& self, State& state) {
 #define TEMPER_EACH_STEP_(macro, first, ...) \
   macro(first) __VA_OPT__(TEMPER_EACH_AGAIN_ TEMPER_PARENS_(macro, __VA_ARGS__))
 #define TEMPER_EACH_AGAIN_() TEMPER_EACH_STEP_
-#define TEMPER_FIELD_(name) visit(#name, name);
-#define TEMPER_IGNORED_(name) visit(name);
+// Of a bit field, which has no address, a visitor would get a copy.
+#define TEMPER_HAS_ADDRESS_(name) static_cast<void>(sizeof(&(name)))
+#define TEMPER_FIELD_(name)  \
+  TEMPER_HAS_ADDRESS_(name); \
+  visit(#name, name);
+#define TEMPER_IGNORED_(name) \
+  TEMPER_HAS_ADDRESS_(name);  \
+  visit(name);

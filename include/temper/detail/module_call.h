@@ -11,16 +11,11 @@
 
 namespace temper::detail {
 
-/// `Impl`, looked at only once `Args` are known: by then it is complete.
+/// What a call of a module needs.
 template <class Impl, class... Args>
-struct LookLater {
-  using type = Impl;
+concept HasPublicForward = requires(Impl& module, Args&&... args) {
+  module.forward(std::forward<Args>(args)...);
 };
-
-template <class Impl, class... Args>
-using ResultOfForward =
-    decltype(std::declval<typename LookLater<Impl, Args...>::type&>().forward(
-        std::declval<Args>()...));
 
 /// The root of a temper::Module's surface; for other modules the type itself.
 template <class Impl>
@@ -77,7 +72,7 @@ struct ForwardOf {
 /// `module.forward(args...)` through `site`, plainly without one.
 template <class Impl, class... Args>
 auto call_module(Impl& module, Site* site, Args&&... args)
-    -> ResultOfForward<Impl, Args...> {
+    -> decltype(module.forward(std::forward<Args>(args)...)) {
   if (site == nullptr) {
     return module.forward(std::forward<Args>(args)...);
   }

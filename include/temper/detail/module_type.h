@@ -2,6 +2,8 @@
 #pragma once
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/container/any.h>
+#include <torch/nn/pimpl.h>
 
 #include <cstddef>
 #include <memory>
@@ -9,6 +11,7 @@
 #include <typeinfo>
 #include <utility>
 
+#include <temper/detail/clean_memory.h>
 #include <temper/detail/field.h>
 #include <temper/detail/site.h>
 
@@ -16,11 +19,12 @@ namespace temper::detail {
 
 /// Makes `Impl` known, once. Said wherever temper meets a module's static type.
 template <class Impl>
-void know_module() {
+TEMPER_OWN_OF_LIBRARY_ void know_module() {
   if constexpr (!std::is_abstract_v<Impl>) {
     static const bool once = [] {
       ModuleType known;
       known.size = sizeof(Impl);
+      known.padding = padding_of<Impl>();
       known.fields = [](const torch::nn::Module& module, State& state) {
         if (const auto* const self = dynamic_cast<const Impl*>(&module)) {
           describe_fields(*self, state);
@@ -33,43 +37,54 @@ void know_module() {
   }
 }
 
-/// As above, for the child that is being registered.
-template <class Impl>
-void know_child(const std::shared_ptr<Impl>& child) {
-  know_module<Impl>();
-  if (child) {
-    meet_module(*child);
-  }
-}
-
-/// Zeroed memory; null never comes back.
-TEMPER_API void* allocate_clean(size_t size);
-TEMPER_API void free_clean(void* memory) noexcept;
-
-/// Gives zeroed memory.
+/// Modules as declared fields, behind pointers, too: each is watched with its
+/// tree.
+struct ModuleCodec {
+  static constexpr bool kFlattens = true;
+  static constexpr bool kRefills = false;
+};
 template <class T>
-struct CleanAllocator {
-  using value_type = T;
-  CleanAllocator() = default;
-  template <class U>
-  CleanAllocator(const CleanAllocator<U>& /*other*/) noexcept {}
-  T* allocate(size_t count) {
-    return static_cast<T*>(allocate_clean(count * sizeof(T)));
+requires std::is_base_of_v<torch::nn::Module, T>
+struct Codec<T> : ModuleCodec {
+  static void flatten(const T& value, Sink& sink) {
+    know_module<T>();
+    sink.module(&value);
   }
-  void deallocate(T* memory, size_t /*count*/) noexcept {
-    free_clean(memory);
+};
+/// A holder.
+template <class T>
+requires std::
+    is_base_of_v<torch::nn::ModuleHolder<typename T::ContainedType>, T>
+struct Codec<T> : ModuleCodec {
+  static void flatten(const T& value, Sink& sink) {
+    know_module<typename T::ContainedType>();
+    sink.module(value.is_empty() ? nullptr : value.get());
   }
-  bool operator==(const CleanAllocator& /*other*/) const = default;
+};
+template <>
+struct Codec<torch::nn::AnyModule> : ModuleCodec {
+  static void flatten(const torch::nn::AnyModule& value, Sink& sink) {
+    sink.module(value.is_empty() ? nullptr : value.ptr().get());
+  }
 };
 
-/// `std::make_shared`, in zeroed memory.
+/// A new module, in zeroed memory.
 template <class Impl, class... Args>
-std::shared_ptr<Impl> make_clean(Args&&... args) {
-  if constexpr (alignof(Impl) > alignof(std::max_align_t)) {
-    return std::make_shared<Impl>(std::forward<Args>(args)...);
+std::shared_ptr<Impl> make_module(Args&&... args) {
+  constexpr bool abstract = std::is_abstract_v<Impl>;
+  constexpr bool possible = std::is_constructible_v<Impl, Args...>;
+  static_assert(
+      !abstract,
+      "temper: this module is abstract. Every temper::Module needs a `void "
+      "reset() override` that makes its parameters, buffers and children.");
+  static_assert(
+      abstract || possible,
+      "temper: the module has no such public constructor. A holder that is "
+      "empty at first is written `Net net{nullptr};`.");
+  if constexpr (possible) {
+    return make_clean<Impl>(std::forward<Args>(args)...);
   } else {
-    return std::allocate_shared<Impl>(
-        CleanAllocator<Impl>(), std::forward<Args>(args)...);
+    return nullptr;
   }
 }
 

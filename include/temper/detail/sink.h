@@ -20,19 +20,36 @@
 
 #include <temper/export.h>
 
+namespace torch::nn {
+class Module;
+}
+
 namespace temper::detail {
 
 /// Where a flattened value goes.
 class Sink {
  public:
-  Sink(std::vector<at::Tensor>& tensors, std::string& bytes)
-      : tensors_(tensors), bytes_(bytes) {}
+  /// State may hold `modules`; arguments and results may not.
+  Sink(
+      std::vector<at::Tensor>& tensors,
+      std::string& bytes,
+      std::vector<const torch::nn::Module*>* modules = nullptr)
+      : tensors_(tensors), bytes_(bytes), modules_(modules) {}
 
   void tensor(const at::Tensor& value) {
     tensors_.push_back(value);
   }
   void tensor(at::Tensor&& value) {
     tensors_.push_back(std::move(value));
+  }
+  /// A module, by identity; null is none.
+  void module(const torch::nn::Module* value) {
+    bits(value);
+    if (modules_ == nullptr) {
+      reject("a module");
+    } else if (value != nullptr) {
+      modules_->push_back(value);
+    }
   }
   /// `T` must have no padding.
   template <class T>
@@ -62,6 +79,7 @@ class Sink {
  private:
   std::vector<at::Tensor>& tensors_;
   std::string& bytes_;
+  std::vector<const torch::nn::Module*>* modules_;
   std::string rejected_;
 };
 

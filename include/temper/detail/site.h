@@ -15,6 +15,7 @@
 #include <vector>
 
 #include <temper/counters.h>
+#include <temper/detail/clean_memory.h>
 #include <temper/export.h>
 #include <temper/options.h>
 
@@ -136,6 +137,7 @@ class TEMPER_API State {
 /// What temper knows of a module type.
 struct ModuleType {
   size_t size = 0;
+  Gaps padding;
   /// Tells the fields that are not to be watched byte by byte.
   void (*fields)(const torch::nn::Module& module, State& state) = nullptr;
 };
@@ -144,9 +146,6 @@ struct ModuleType {
 TEMPER_API void know_module_type(
     const std::type_info& type,
     const ModuleType& known);
-/// Makes the known type of this very object, if it is that, count from now on:
-/// for objects that come into a tree that may be watched already.
-TEMPER_API void meet_module(const torch::nn::Module& module);
 
 /// "Net" of `NetImpl`, "main()::{lambda(at::Tensor)#1}" of a closure.
 TEMPER_API std::string name_of_type(const std::type_info& type);
