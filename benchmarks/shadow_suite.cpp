@@ -1,7 +1,9 @@
 // What a shadowed call costs: the second of a signature, which proves the
 // trace.
+#include <algorithm>
 #include <regex>
 #include <stdexcept>
+#include <vector>
 
 #include "models.h"
 #include "suites.h"
@@ -10,44 +12,94 @@ namespace bench {
 
 namespace {
 
-double forward_ops(const CompiledNet& net) {
+std::vector<double> numbers(const CompiledNet& net, const char* pattern) {
   const std::string text = net.site.explain();
   std::smatch match;
-  if (!std::regex_search(text, match, std::regex("([0-9]+) forward ops"))) {
-    throw std::runtime_error("no number of forward ops in:\n" + text);
+  if (!std::regex_search(text, match, std::regex(pattern))) {
+    throw std::runtime_error(std::string(pattern) + " is not in:\n" + text);
   }
-  return std::stod(match[1]);
+  std::vector<double> result;
+  for (size_t i = 1; i < match.size(); ++i) {
+    result.push_back(std::stod(match[i]));
+  }
+  return result;
 }
+
+double forward_ops(const CompiledNet& net) {
+  return numbers(net, "([0-9]+) forward ops")[0];
+}
+
+// Microseconds of a shadow run: what is between the guards and the program.
+double shadow_run(const std::vector<FreshSite>& sites) {
+  double runs = 0;
+  double ms = 0;
+  for (const FreshSite& site : sites) {
+    const auto cost =
+        numbers(site.net(), "([0-9]+) shadow runs? ([0-9.e+-]+) ms");
+    runs += cost[0];
+    ms += cost[1];
+  }
+  return ms * 1000 / runs;
+}
+
+// Each turn has fresh call sites, traced beforehand: one call of each, in a
+// row, and a single one right behind its trace, which finds the processor's
+// caches cold.
+constexpr int64_t kSites = 16;
 
 void measure_shadow(const Context& context, const Subject& subject, Mode mode) {
   const ModeScope scope(subject, mode);
-  torch::Tensor output;
-  // The backward of a timed forward call is not timed.
-  const auto finish = [&] {
-    if (mode == Mode::kTrain && output.defined()) {
-      backward(subject, output);
-    }
-    output.reset();
-  };
-  FreshSite fresh(subject);
-  const auto trace = [&] {
-    finish();
-    fresh.forget();
-    step(subject, mode, fresh.net().call);
+  std::vector<FreshSite> fresh;
+  for (int64_t i = 0; i < kSites; ++i) {
+    fresh.emplace_back(subject);
+  }
+  std::vector<torch::Tensor> outputs;
+  outputs.reserve(kSites);
+  const auto trace = [&](FreshSite& site) {
+    site.forget();
+    step(subject, mode, site.net().call);
   };
   const CompiledNet known = subject.compile();
-  const auto forward = [&](const auto& call) {
-    return [&, call] { output = call(subject.input); };
+  step(subject, mode, known.call);
+  step(subject, mode, known.call);
+  const auto each = [&](const auto& call_of) {
+    return [&, call_of] {
+      for (FreshSite& site : fresh) {
+        outputs.push_back(call_of(site)(subject.input));
+      }
+    };
   };
+  const auto one = [&](const auto& call) {
+    return [&, call] { outputs.push_back(call(subject.input)); };
+  };
+  // What the timed calls gave goes untimed.
+  const auto finish = [&] { outputs.clear(); };
   temper::reset_counters();
-  const auto samples = interleave(
+  auto samples = interleave(
       context.timing,
-      {{forward(fresh.net().call), trace},
-       {forward(subject.eager), finish},
-       {forward(known.call), finish}});
+      {{each([](FreshSite& site) { return site.net().call; }),
+        [&] {
+          finish();
+          std::for_each(fresh.begin(), fresh.end(), trace);
+        }},
+       {each([&](FreshSite&) { return subject.eager; }), finish},
+       {each([&](FreshSite&) { return known.call; }), finish},
+       {one(fresh[0].net().call),
+        [&] {
+          finish();
+          trace(fresh[0]);
+        }},
+       {one(known.call), finish}});
   finish();
+  for (size_t side = 0; side < 3; ++side) {
+    for (double& us : samples[side]) {
+      us /= kSites;
+    }
+  }
   const double ops = forward_ops(known);
-  const double us_op = median_difference(samples[0], samples[2]) / ops;
+  const double us_op = shadow_run(fresh) / ops;
+  const double us_op_call = median_difference(samples[0], samples[2]) / ops;
+  const double us_op_cold = median_difference(samples[3], samples[4]) / ops;
   const double us_admitted = median(samples[2]);
   Row row = make_row("trace", "shadow", mode, samples);
   require(
@@ -60,9 +112,12 @@ void measure_shadow(const Context& context, const Subject& subject, Mode mode) {
       {"net", subject.name},
       {"ops", ops},
       {"us_admitted", us_admitted},
-      {"us_per_op", us_op}};
-  row.note = subject.name + ": " + microseconds(us_op) + " an op; admitted " +
-      microseconds(us_admitted);
+      {"us_per_op", us_op},
+      {"us_per_op_call", us_op_call},
+      {"us_per_op_call_cold", us_op_cold}};
+  row.note = subject.name + ": the shadow run " + microseconds(us_op) +
+      " an op; the call " + microseconds(us_op_call) +
+      " more than admitted, cold " + microseconds(us_op_cold);
   context.emit(row);
 }
 

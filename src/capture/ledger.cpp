@@ -34,16 +34,20 @@ void Ledger::reserve(size_t tensors) {
   links_.reserve(tensors);
   last_object_.reserve(tensors);
   last_home_.reserve(tensors);
-  by_impl_.reserve(tensors);
-  by_storage_.reserve(tensors);
 }
 
 int32_t Ledger::object_at(const at::TensorImpl* impl) const {
+  for (auto& next = entered_objects_; next < objects_.size(); ++next) {
+    by_impl_.emplace(objects_[next].impl, static_cast<int32_t>(next));
+  }
   const auto it = by_impl_.find(impl);
   return it == by_impl_.end() ? -1 : it->second;
 }
 
 int32_t Ledger::home_at(const c10::StorageImpl* impl) const {
+  for (auto& next = entered_homes_; next < homes_.size(); ++next) {
+    by_storage_.emplace(homes_[next].impl, static_cast<int32_t>(next));
+  }
   const auto it = by_storage_.find(impl);
   return it == by_storage_.end() ? -1 : it->second;
 }
@@ -137,34 +141,27 @@ int32_t Ledger::find_storage(const at::Tensor& tensor) const {
   return home < 0 ? -1 : homes_[static_cast<size_t>(home)].number;
 }
 
-void Ledger::bind(const at::Tensor& tensor, graph::ValueId value) {
-  const auto& impl = *tensor.unsafeGetTensorImpl();
-  const auto [object, new_object] =
-      by_impl_.emplace(&impl, static_cast<int32_t>(objects_.size()));
-  if (new_object) {
-    objects_.push_back(
-        {&impl,
-         value,
-         c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
-             tensor.getIntrusivePtr())});
-  } else {
-    objects_[static_cast<size_t>(object->second)].value = value;
-  }
-  set_entry(last_object_, value, static_cast<size_t>(object->second));
+int32_t Ledger::add_object(const at::Tensor& tensor, graph::ValueId value) {
+  objects_.push_back(
+      {tensor.unsafeGetTensorImpl(),
+       value,
+       c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
+           tensor.getIntrusivePtr())});
+  return static_cast<int32_t>(objects_.size()) - 1;
+}
 
+int32_t Ledger::add_home(const c10::Storage& storage, int32_t number) {
+  homes_.push_back(
+      {storage.unsafeGetStorageImpl(),
+       number,
+       -1,
+       storage.getWeakStorageImpl()});
+  return static_cast<int32_t>(homes_.size()) - 1;
+}
+
+void Ledger::set_home(int32_t at, graph::ValueId value) {
   const auto number = trace_->values[static_cast<size_t>(value)].storage;
-  const auto* storage = storage_of(impl);
-  auto at = entry(last_home_, number);
-  if (at < 0 || homes_[static_cast<size_t>(at)].impl != storage) {
-    const auto [it, new_home] =
-        by_storage_.emplace(storage, static_cast<int32_t>(homes_.size()));
-    at = it->second;
-    if (new_home) {
-      homes_.push_back(
-          {storage, number, -1, impl.unsafe_storage().getWeakStorageImpl()});
-    }
-    set_entry(last_home_, number, static_cast<size_t>(at));
-  }
+  set_entry(last_home_, number, static_cast<size_t>(at));
   auto& home = homes_[static_cast<size_t>(at)];
   if (home.number != number) {
     home.number = number;
@@ -172,6 +169,41 @@ void Ledger::bind(const at::Tensor& tensor, graph::ValueId value) {
   }
   links_.push_back({value, home.last_link});
   home.last_link = static_cast<int32_t>(links_.size()) - 1;
+}
+
+void Ledger::bind(const at::Tensor& tensor, graph::ValueId value) {
+  const auto& impl = *tensor.unsafeGetTensorImpl();
+  auto object = object_at(&impl);
+  if (object < 0) {
+    object = add_object(tensor, value);
+  }
+  objects_[static_cast<size_t>(object)].value = value;
+  set_entry(last_object_, value, static_cast<size_t>(object));
+
+  const auto& storage = impl.unsafe_storage();
+  auto home = home_at(storage.unsafeGetStorageImpl());
+  if (home < 0) {
+    home =
+        add_home(storage, trace_->values[static_cast<size_t>(value)].storage);
+  }
+  set_home(home, value);
+}
+
+void Ledger::bind_new(
+    const at::Tensor& tensor,
+    graph::ValueId value,
+    bool new_storage) {
+  const auto object = add_object(tensor, value);
+  set_entry(last_object_, value, static_cast<size_t>(object));
+
+  const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
+  const auto* impl = storage.unsafeGetStorageImpl();
+  const auto number = trace_->values[static_cast<size_t>(value)].storage;
+  auto home = new_storage ? -1 : entry(last_home_, number);
+  if (home >= 0 && homes_[static_cast<size_t>(home)].impl != impl) {
+    home = home_at(impl);
+  }
+  set_home(home < 0 ? add_home(storage, number) : home, value);
 }
 
 at::Tensor Ledger::object(graph::ValueId value) const {

@@ -46,6 +46,12 @@ class Ledger {
   int32_t find_storage(const at::Tensor& tensor) const;
   /// From now on `tensor` is `value`, whose geometry it has.
   void bind(const at::Tensor& tensor, graph::ValueId value);
+  /// As `bind`, at less cost, of a tensor object that has never been bound;
+  /// `new_storage`: nor has its storage.
+  void bind_new(
+      const at::Tensor& tensor,
+      graph::ValueId value,
+      bool new_storage);
   /// The tensor object bound last to the value; undefined if it is dead.
   at::Tensor object(graph::ValueId value) const;
   /// The storage of the tensor bound last with this number, if it is alive;
@@ -79,13 +85,20 @@ class Ledger {
   /// Indices into `objects_` and `homes_`, or -1.
   int32_t object_at(const at::TensorImpl* impl) const;
   int32_t home_at(const c10::StorageImpl* impl) const;
+  int32_t add_object(const at::Tensor& tensor, graph::ValueId value);
+  int32_t add_home(const c10::Storage& storage, int32_t number);
+  void set_home(int32_t home, graph::ValueId value);
 
   const Trace* trace_;
   std::vector<Object> objects_;
   std::vector<Home> homes_;
   std::vector<Link> links_;
-  ska::flat_hash_map<const void*, int32_t> by_impl_; ///< -> `objects_`.
-  ska::flat_hash_map<const void*, int32_t> by_storage_; ///< -> `homes_`.
+  /// Addresses of the first of `objects_` and `homes_`. Entered when they are
+  /// looked up: most tensors of a shadow run never are.
+  mutable ska::flat_hash_map<const void*, int32_t> by_impl_;
+  mutable ska::flat_hash_map<const void*, int32_t> by_storage_;
+  mutable size_t entered_objects_ = 0; ///< So many are in `by_impl_`.
+  mutable size_t entered_homes_ = 0;
   std::vector<int32_t> last_object_; ///< By value: bound last, or -1.
   std::vector<int32_t> last_home_; ///< By storage number, likewise.
 };

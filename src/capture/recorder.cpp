@@ -14,6 +14,7 @@
 
 #include <algorithm>
 
+#include "capture/shadow_tensor.h"
 #include "graph/build.h"
 #include "ops/hidden_writes.h"
 #include "ops/synthetic.h"
@@ -116,7 +117,11 @@ ValueId Recorder::add_value(const at::Tensor& tensor, int32_t storage) {
     type.sizes.push_back(dim);
   }
   trace_.graph.values.push_back(std::move(value));
-  trace_.values.push_back({tensor.storage_offset(), storage, tensor.key_set()});
+  trace_.values.push_back(
+      {tensor.storage_offset(),
+       storage,
+       tensor.key_set(),
+       memory_formats(*tensor.unsafeGetTensorImpl())});
   const auto id = static_cast<ValueId>(trace_.graph.values.size()) - 1;
   ledger_.bind(tensor, id);
   return id;
@@ -248,7 +253,7 @@ ValueId Recorder::record_sum(ValueId a, ValueId b) {
   value.storage = static_cast<int32_t>(trace_.storages.size());
   trace_.storages.push_back({0, -1, false});
   uninitialised_by_.push_back(-1);
-  trace_.values.push_back({0, value.storage, {}});
+  trace_.values.push_back({0, value.storage, {}, 0});
   trace_.graph.values.push_back(std::move(value));
   const auto id = static_cast<ValueId>(trace_.graph.values.size()) - 1;
   op.results = {id};

@@ -35,19 +35,6 @@ at::Tensor make_tensor(
   return tensor;
 }
 
-c10::Storage make_shadow_storage(size_t nbytes, c10::Device device) {
-  c10::Storage storage(
-      c10::Storage::use_byte_size_t(),
-      nbytes,
-      at::DataPtr(nullptr, device),
-      nullptr,
-      /*resizable=*/false);
-  storage.unsafeGetStorageImpl()
-      ->release_data_and_set_meta_custom_data_ptr_error_msg_(
-          std::string(kShadowDataMessage));
-  return storage;
-}
-
 bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   if (a.isInt()) {
     return b.isInt() && a.toInt() == b.toInt();
@@ -64,20 +51,7 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   return a.tagKind() == b.tagKind() && a == b;
 }
 
-// The sizes of a value in the form that LibTorch takes.
-c10::SmallVector<int64_t, 8> sizes_of(const graph::Type& type) {
-  c10::SmallVector<int64_t, 8> sizes(type.sizes.size());
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    sizes[d] = type.sizes[d].size;
-  }
-  return sizes;
-}
-
 } // namespace
-
-const char* const kShadowDataMessage =
-    "temper: the data of a tensor was read outside of tensor ops while a "
-    "compiled call was being checked; the call runs eagerly instead";
 
 ShadowRun::ShadowRun(
     const Trace& trace,
@@ -187,7 +161,7 @@ ShadowRun::ShadowRun(
     const auto tensor = binding.argument >= 0
         ? shadows_[static_cast<size_t>(binding.argument)]
         : input_tensor(static_cast<int32_t>(i));
-    ledger_.bind(tensor, value);
+    ledger_.bind_new(tensor, value, /*new_storage=*/false);
     if (trace.storages[static_cast<size_t>(storage)].written) {
       auto real = input_tensor(static_cast<int32_t>(i));
       if (!real.is_inference()) {
@@ -226,6 +200,13 @@ bool ShadowRun::complete() const {
 ValueId ShadowRun::find(const at::Tensor& tensor) const {
   const auto found = ledger_.find(tensor);
   return found.found == Ledger::Found::kKnown ? found.value : kNoValue;
+}
+
+bool ShadowRun::is(const at::Tensor& tensor, ValueId value) const {
+  if (!tensor.defined() || value == kNoValue) {
+    return !tensor.defined() && value == kNoValue;
+  }
+  return ledger_.is_object(tensor, value) || find(tensor) == value;
 }
 
 bool ShadowRun::match_synthetic(
@@ -267,14 +248,11 @@ bool ShadowRun::match_tensor(
     *why = "an operand is undefined";
     return false;
   }
-  if (ledger_.is_object(tensor, expected)) {
-    return true;
-  }
   const auto synthetic = producer_[static_cast<size_t>(expected)];
   if (synthetic >= static_cast<int32_t>(synthetic_from_)) {
     return match_synthetic(tensor, static_cast<size_t>(synthetic), why);
   }
-  if (find(tensor) != expected) {
+  if (!is(tensor, expected)) {
     *why = "an operand is another tensor";
     return false;
   }
@@ -463,29 +441,16 @@ at::Tensor ShadowRun::make_result(
   }
   const auto& type = trace_.graph.values[static_cast<size_t>(id)].type;
   const auto& info = trace_.values[static_cast<size_t>(id)];
-  at::Tensor tensor;
-  if (viewed != nullptr) {
-    tensor = at::detail::make_tensor<c10::TensorImpl>(
-        c10::TensorImpl::VIEW,
-        c10::Storage(viewed->storage()),
-        info.keys,
-        c10::scalarTypeToTypeMeta(type.dtype));
-  } else {
-    c10::Storage storage(ledger_.storage(info.storage));
-    if (!storage) {
-      storage = make_shadow_storage(
-          trace_.storages[static_cast<size_t>(info.storage)].nbytes,
-          type.device);
-    }
-    tensor = at::detail::make_tensor<c10::TensorImpl>(
-        std::move(storage),
-        c10::DispatchKeySet(
-            c10::computeDispatchKey(type.dtype, c10::kStrided, type.device)),
-        c10::scalarTypeToTypeMeta(type.dtype));
+  c10::Storage storage(
+      viewed != nullptr ? viewed->storage() : ledger_.storage(info.storage));
+  const bool new_storage = !storage;
+  if (new_storage) {
+    storage = make_shadow_storage(
+        trace_.storages[static_cast<size_t>(info.storage)].nbytes, type.device);
   }
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
-      sizes_of(type), type.strides, info.offset);
-  ledger_.bind(tensor, id);
+  auto tensor =
+      make_shadow_tensor(std::move(storage), type, info, viewed != nullptr);
+  ledger_.bind_new(tensor, id, new_storage);
   return tensor;
 }
 

@@ -18,13 +18,10 @@
 #include "capture/interceptor.h"
 #include "capture/ledger.h"
 #include "capture/recorder.h"
+#include "capture/shadow_tensor.h"
 #include "capture/trace.h"
 
 namespace temper::capture {
-
-/// What reading a shadow tensor's data throws (as a c10::Error whose message
-/// contains this).
-extern const char* const kShadowDataMessage;
 
 class ShadowRun : public Interceptor {
  public:
@@ -53,6 +50,9 @@ class ShadowRun : public Interceptor {
   }
   /// What a result of the user's code is; kNoValue if of unknown origin.
   graph::ValueId find(const at::Tensor& tensor) const;
+  /// True iff `tensor` is this value; an undefined one is kNoValue, one of
+  /// unknown origin nothing.
+  bool is(const at::Tensor& tensor, graph::ValueId value) const;
   /// The call's own tensor if `tensor` is the shadow of an argument, else
   /// `tensor`.
   at::Tensor original(const at::Tensor& tensor) const;

@@ -18,6 +18,7 @@ struct ValueInfo {
   int64_t offset = 0; ///< In elements.
   int32_t storage = -1; ///< Index into `Trace::storages`.
   c10::DispatchKeySet keys; ///< Of its TensorImpl.
+  uint8_t formats = 0; ///< See `memory_formats`; of the forward part's values.
 };
 
 struct StorageInfo {

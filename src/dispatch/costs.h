@@ -12,8 +12,8 @@ namespace temper::dispatch {
 /// What takes time.
 enum class Cost : uint8_t {
   kTraces, ///< The user's code under the recorder.
-  kShadowRuns, ///< The user's code on shadow tensors, and what a divergence
-               ///< executes.
+  kShadowRuns, ///< The user's code on shadow tensors, the checks of what it
+               ///< did, and what a divergence executes.
   kCompiles, ///< Backends, where the store had no artifact.
 };
 constexpr size_t kNumCosts = 3;

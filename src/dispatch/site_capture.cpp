@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -239,11 +240,11 @@ Outcome CallSite::Impl::shadow(
   const auto plan = signature->plan.load();
   const auto& trace = *plan->trace;
   counters.bump(base::Counter::kShadowRuns);
+  std::optional<Stopwatch> stopwatch(std::in_place, costs, Cost::kShadowRuns);
   capture::ShadowRun run(trace, call.tensors, finder(signature->state));
   const auto generator = capture::GeneratorState::current();
   Result result;
   try {
-    const Stopwatch stopwatch(costs, Cost::kShadowRuns);
     const CaptureModes modes;
     const capture::InterceptScope scope(run);
     result = code(run.arguments());
@@ -257,6 +258,7 @@ Outcome CallSite::Impl::shadow(
     // The code reads data behind the dispatcher. What it did so far was
     // matching only, so it can start again.
     run.restore();
+    stopwatch.reset();
     const std::string reason =
         "the data of a tensor is read outside of tensor ops (data_ptr, an "
         "accessor, an Eigen map)";
@@ -284,8 +286,7 @@ Outcome CallSite::Impl::shadow(
     } else {
       for (size_t i = 0; i < result.tensors.size() && why.empty(); ++i) {
         const auto& tensor = result.tensors[i];
-        const auto value = tensor.defined() ? run.find(tensor) : kNoValue;
-        if (value != plan->result_values[i] ||
+        if (!run.is(tensor, plan->result_values[i]) ||
             (tensor.defined() &&
              tensor.requires_grad() != plan->results[i].requires_grad)) {
           why = "a result is another tensor";
@@ -330,11 +331,13 @@ Outcome CallSite::Impl::shadow(
     }
     generator.restore();
     run.restore();
+    stopwatch.reset();
     auto outcome = run_plan_of(signature, plan, call, make_rerun);
     give_up(*signature, reason);
     return outcome;
   }
   run.restore();
+  stopwatch.reset();
   counters.bump(base::Counter::kAdmissions);
   TEMPER_LOG(kShadow, "'", name, "' matched its trace: admitted");
   {

@@ -44,6 +44,12 @@ class LedgerTest : public testing::Test {
     ledger.bind(tensor, id);
     return id;
   }
+  // The same of an object that has never been bound, as a shadow run does it.
+  ValueId bind_new(const at::Tensor& tensor, int32_t number, bool new_storage) {
+    const auto id = value(tensor, number);
+    ledger.bind_new(tensor, id, new_storage);
+    return id;
+  }
   // `find` agrees with what the object alone says.
   ValueId find(const at::Tensor& tensor) {
     const auto found = ledger.find(tensor);
@@ -269,12 +275,20 @@ TEST_F(LedgerTest, RandomBindingsAreFoundAsTheModelSays) {
   for (int step = 0; step < 300; ++step) {
     if (bases.empty() || pick(4) == 0) {
       bases.push_back(torch::zeros({12}));
-      bound.emplace_back(bases.back(), bind(bases.back(), storage()));
+      const auto& base = bases.back();
+      bound.emplace_back(
+          base,
+          pick(2) == 0 ? bind(base, storage())
+                       : bind_new(base, storage(), /*new_storage=*/true));
     }
     const auto number = pick(bases.size());
     const auto tensor = look(bases[number]);
     if (pick(2) == 0) {
-      bound.emplace_back(tensor, bind(tensor, static_cast<int32_t>(number)));
+      const auto of = static_cast<int32_t>(number);
+      bound.emplace_back(
+          tensor,
+          pick(2) == 0 ? bind(tensor, of)
+                       : bind_new(tensor, of, /*new_storage=*/false));
     } else {
       ValueId expected = kNoValue;
       for (const auto& [earlier, id] : bound) {

@@ -246,6 +246,24 @@ TEST(CasesH, H2_ContentsDeclared) {
   EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
 }
 
+// What no guard can see, but a shadow run does: a result of unknown origin
+// where the trace had none.
+TEST(CasesH, H1_ResultThatNoOperatorMade) {
+  static Tensor given;
+  const auto report = expect_same([](Trial& run) {
+    given = Tensor();
+    auto f = run.compile_function(
+        [](Tensor x) { return std::make_tuple(x + 1, given); });
+    const auto x = torch::randn({3});
+    run.note("none", f(x));
+    given = torch::ones({2});
+    run.note("one", f(x));
+    run.note("still one", f(x));
+  });
+  given = Tensor();
+  EXPECT_COUNTERS(report.total, shadow_runs == 1 && with_reason);
+}
+
 /// State between calls: a hidden tensor, a position, a mask made once.
 struct EpisodicImpl : temper::Module<EpisodicImpl> {
   nn::Linear fc{nullptr};
