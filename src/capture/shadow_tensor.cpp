@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <new>
 #include <string>
+#include <typeinfo>
 #include <utility>
 
 namespace temper::capture {
@@ -159,6 +160,10 @@ at::Tensor make_shadow_tensor(
   return at::Tensor(
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
           std::move(impl)));
+}
+
+bool is_shadow_tensor(const c10::TensorImpl& impl) {
+  return typeid(impl) == typeid(ShadowTensor);
 }
 
 uint8_t memory_formats(const c10::TensorImpl& impl) {

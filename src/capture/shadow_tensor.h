@@ -27,6 +27,9 @@ at::Tensor make_shadow_tensor(
     const ValueInfo& info,
     bool is_view);
 
+/// True iff it was made so. If its run has diverged, it has data since.
+bool is_shadow_tensor(const c10::TensorImpl& impl);
+
 /// Which memory formats the tensor's strides are; for `ValueInfo::formats`.
 uint8_t memory_formats(const c10::TensorImpl& impl);
 

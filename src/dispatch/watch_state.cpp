@@ -21,11 +21,19 @@ uint64_t load(const std::byte* address) {
   return word;
 }
 
-// memcmp for the short ranges that most are.
-bool same_bytes(const std::byte* a, const std::byte* b, size_t size) {
+// memcmp for the short ranges that most are: a pointer, two pointers, a few
+// fields.
+inline bool same_bytes(const std::byte* a, const std::byte* b, size_t size) {
+  const auto differ = [&](size_t i) { return load(a + i) ^ load(b + i); };
+  if (size == kWord) {
+    return differ(0) == 0;
+  }
+  if (size == 2 * kWord) {
+    return (differ(0) | differ(kWord)) == 0;
+  }
   size_t i = 0;
   for (; i + kWord <= size; i += kWord) {
-    if (load(a + i) != load(b + i)) {
+    if (differ(i) != 0) {
       return false;
     }
   }

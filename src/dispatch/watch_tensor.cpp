@@ -7,6 +7,7 @@
 #include <typeinfo>
 
 #include "base/hash.h"
+#include "capture/shadow_tensor.h"
 
 namespace temper::dispatch {
 
@@ -18,7 +19,9 @@ uint32_t autograd_bits(const c10::TensorImpl& impl) {
     return bits;
   }
   bool non_leaf = meta->grad_fn_.defined();
-  if (meta->requires_grad()) {
+  // For most tensors without the virtual call.
+  if (meta->is_view_ ? meta->requires_grad()
+                     : meta->requires_grad_ || non_leaf) {
     bits |= kRequiresGrad;
   }
   if (meta->fw_grad_ != nullptr) {
@@ -39,7 +42,9 @@ uint32_t autograd_bits(const c10::TensorImpl& impl) {
 }
 
 bool is_plain(const c10::TensorImpl& impl) {
-  return typeid(impl) == typeid(c10::TensorImpl) &&
+  // What a shadow run that diverged has made is an ordinary tensor since then.
+  return (typeid(impl) == typeid(c10::TensorImpl) ||
+          capture::is_shadow_tensor(impl)) &&
       !impl.has_symbolic_sizes_strides() && !impl.is_python_dispatch() &&
       impl.layout() == c10::kStrided && impl.has_storage();
 }

@@ -264,6 +264,30 @@ TEST(CasesH, H1_ResultThatNoOperatorMade) {
   EXPECT_COUNTERS(report.total, shadow_runs == 1 && with_reason);
 }
 
+// What a shadow run that diverged has made is an argument like any other.
+TEST(CasesH, H1_ResultOfACallThatDiverged) {
+  static bool other;
+  const auto report = expect_same([](Trial& run) {
+    other = false;
+    auto f = run.compile_function([](Tensor x) {
+      auto y = x + 1; // A shadow when the next operator is found to differ.
+      return std::make_tuple(y, other ? y * 2 : y * 3);
+    });
+    auto g = run.compile_function([](Tensor y) { return y.exp(); });
+    const auto x = torch::randn({3});
+    for (int i = 0; i < 2; ++i) {
+      const auto [y, z] = f(x);
+      other = true;
+      run.note("y", y);
+      run.note("z", z);
+      for (int k = 0; k < 3; ++k) {
+        run.note("exp", g(y));
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 5);
+}
+
 /// State between calls: a hidden tensor, a position, a mask made once.
 struct EpisodicImpl : temper::Module<EpisodicImpl> {
   nn::Linear fc{nullptr};
