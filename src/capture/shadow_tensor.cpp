@@ -30,7 +30,7 @@ class Pool {
     if (spare != nullptr && spare->count < spare->blocks.size()) {
       spare->blocks[spare->count++] = block;
     } else {
-      ::operator delete(block, kSize);
+      ::operator delete(block);
     }
   }
 
@@ -47,7 +47,7 @@ class Pool {
     ~Owner() {
       current = nullptr;
       while (spare.count > 0) {
-        ::operator delete(spare.blocks[--spare.count], kSize);
+        ::operator delete(spare.blocks[--spare.count]);
       }
     }
     Spare spare;

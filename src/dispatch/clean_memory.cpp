@@ -25,7 +25,7 @@ Gaps find_gaps(size_t size, size_t alignment, void (*clear)(void* memory)) {
     }
     gaps.back().end = i + 1;
   }
-  operator delete(bytes, size, aligned);
+  operator delete(bytes, aligned);
   return gaps;
 }
 

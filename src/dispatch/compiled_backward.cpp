@@ -410,7 +410,9 @@ void ChainState::begin(int32_t node, const variable_list& gradients) {
       may_come = !readers[n] || !consumed_[n];
     }
     for (size_t s = 0; s < kept_.size() && may_come; ++s) {
-      kept_[s] = kept_[s] != 0 || plan_->chain.runs[b].last_reader[s] >= 0;
+      if (plan_->chain.runs[b].last_reader[s] >= 0) {
+        kept_[s] = 1;
+      }
     }
   }
 }

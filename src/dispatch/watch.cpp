@@ -126,7 +126,7 @@ const void* control_block(const Module& module) {
   const std::weak_ptr<const Module> weak = module.weak_from_this();
   std::array<const void*, 2> words{};
   static_assert(sizeof words == sizeof weak);
-  std::memcpy(words.data(), &weak, sizeof weak);
+  std::memcpy(words.data(), static_cast<const void*>(&weak), sizeof weak);
   return words[1];
 }
 
@@ -163,7 +163,10 @@ class Taker {
   std::shared_ptr<const Snapshot> take(const std::vector<Memory>& ranges);
 
  private:
-  void collect(const Module& module, std::string path, std::string label);
+  void collect(
+      const Module& module,
+      const std::string& path,
+      std::string label);
   void declare(Field field, const std::string& path, std::vector<Field>& to);
   void join_holes();
   void take_contents(const std::vector<Field>& fields);
@@ -197,7 +200,10 @@ void Taker::collect(Module& root, bool only) {
   collect(root, only ? "" : name, name);
 }
 
-void Taker::collect(const Module& module, std::string path, std::string label) {
+void Taker::collect(
+    const Module& module,
+    const std::string& path,
+    std::string label) {
   if (!visited_.insert(&module).second) {
     return;
   }

@@ -150,7 +150,7 @@ void hash_meta(
       .add(static_cast<int64_t>(meta.device.type()))
       .add(static_cast<int64_t>(meta.device.index()))
       .add(meta.rank)
-      .add_bytes(dims + meta.dims, 2 * meta.rank * sizeof(int64_t));
+      .add_bytes(dims + meta.dims, size_t{2} * meta.rank * sizeof(int64_t));
 }
 
 Span storage_span(const c10::StorageImpl& storage) {

@@ -44,7 +44,7 @@ class Sink {
   }
   /// A module, by identity; null is none.
   void module(const torch::nn::Module* value) {
-    bits(value);
+    bits(reinterpret_cast<uintptr_t>(value));
     if (modules_ == nullptr) {
       reject("a module");
     } else if (value != nullptr) {
