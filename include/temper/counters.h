@@ -9,8 +9,8 @@
 
 namespace temper {
 
-/// Totals since process start, or since the last `reset_counters()`. All are
-/// process-wide; `counters_of(module)` gives those of one call site.
+/// Totals of the process since its start or the last `reset_counters()`, or of
+/// one call site: `counters_of(module)`.
 struct Counters {
   /// Calls of compiled modules and functions (calls made inside another
   /// compiled call's capture are part of that capture and not counted).
@@ -23,7 +23,7 @@ struct Counters {
   int64_t shadow_runs = 0;
   /// Signatures for which a shadow run matched: they are served by guards now.
   int64_t admissions = 0;
-  /// Distinct skeletons handed to a backend.
+  /// Distinct skeletons handed to a backend: those new to the process.
   int64_t graphs = 0;
   /// Backend invocations, failed ones too.
   int64_t compiles = 0;

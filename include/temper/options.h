@@ -31,9 +31,9 @@ struct TEMPER_API CompileOptions {
   TORCH_ARG(std::string, numerics) = "accurate";
 
   /// Whether a call whose signature is known to run eagerly for good throws
-  /// instead, with the reason. The call that finds out (it was traced, or its
-  /// shadow run diverged) has run by then and does not throw, nor do calls that
-  /// only wait for the backward of a traced one.
+  /// instead, with the reason. The call that finds out (it was traced, its
+  /// shadow run diverged or read data by pointer) does not throw, nor do calls
+  /// that only wait for the backward of a traced one.
   TORCH_ARG(bool, fullgraph) = false;
 
   /// The graphs kept; calls that would need one more run eagerly. At least 1.

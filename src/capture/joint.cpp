@@ -132,8 +132,16 @@ class Mover {
       if (into_.graph.inputs[i].role != graph::Role::kTangent &&
           into_.bindings[i].argument == wanted.argument &&
           into_.bindings[i].watched == wanted.watched) {
-        values_[static_cast<size_t>(from_.graph.inputs[at].value)] =
-            into_.graph.inputs[i].value;
+        const auto here = static_cast<size_t>(from_.graph.inputs[at].value);
+        const auto there = into_.graph.inputs[i].value;
+        values_[here] = there;
+        const auto storage =
+            static_cast<size_t>(from_.graph.values[here].storage);
+        if (storage >= from_.forward.storages) {
+          // What is seen of it is seen of the same memory.
+          storages_[storage] =
+              into_.graph.values[static_cast<size_t>(there)].storage;
+        }
         return static_cast<int32_t>(i);
       }
     }

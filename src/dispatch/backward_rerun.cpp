@@ -14,6 +14,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
@@ -233,6 +234,14 @@ void BackwardRerun::run(bool differentiable) {
       fallback_.rerun != nullptr,
       "a backward came that the compiled call does not know, and its code can't "
       "be run again; call backward the same way every time, or decompile()");
+  TEMPER_CHECK(
+      plan.changed_for_a_rerun < 0,
+      "a backward came that the compiled call does not know, and its code can't "
+      "be run again since it changes input '",
+      plan.trace->graph.inputs[static_cast<size_t>(plan.changed_for_a_rerun)]
+          .name,
+      "', whose old content it needs; call backward the same way every time, or "
+      "decompile()");
   fallback_.check_state();
   check_inputs();
   auto arguments = arguments_;
@@ -263,21 +272,23 @@ void BackwardRerun::run(bool differentiable) {
     auto tensor = input_tensor(plan, input, arguments_);
     written.emplace_back(tensor, tensor.detach().clone());
   }
-  const auto now = capture::GeneratorState::current();
-  if (generator_) {
-    generator_->restore();
-  }
   Result result;
   {
+    const auto now = capture::GeneratorState::current();
+    const auto put_back = c10::make_scope_exit([&] {
+      if (generator_) {
+        now.restore();
+      }
+      const at::AutoDispatchBelowADInplaceOrView below;
+      for (auto& [tensor, content] : written) {
+        tensor.copy_(content);
+      }
+    });
+    if (generator_) {
+      generator_->restore();
+    }
     const at::ThreadLocalStateGuard as_called(thread_state_);
     result = fallback_.rerun(arguments);
-  }
-  if (generator_) {
-    now.restore();
-  }
-  for (auto& [tensor, content] : written) {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    tensor.copy_(content);
   }
   for (const auto& output : plan.autograd.outputs) {
     for (size_t r = 0; r < plan.results.size(); ++r) {

@@ -205,6 +205,7 @@ Chain make_chain(
   }
   for (auto& run : chain.runs) {
     run.last_reader.assign(artifact.saved.size(), -1);
+    run.last_carried.assign(static_cast<size_t>(artifact.num_carried), -1);
     for (size_t n = 0; n < chain.nodes.size(); ++n) {
       auto& work = run.nodes[n];
       std::vector<bool> used(chain.nodes[n].targets.size());
@@ -217,9 +218,14 @@ Chain make_chain(
         }
       }
       if (work.segment >= 0) {
-        for (const auto saved :
-             artifact.segments[static_cast<size_t>(work.segment)].saved) {
+        const auto& segment =
+            artifact.segments[static_cast<size_t>(work.segment)];
+        for (const auto saved : segment.saved) {
           run.last_reader[static_cast<size_t>(saved)] = static_cast<int32_t>(n);
+        }
+        for (const auto carried : segment.carried_in) {
+          run.last_carried[static_cast<size_t>(carried)] =
+              static_cast<int32_t>(n);
         }
       }
     }

@@ -47,6 +47,7 @@ struct Chain {
     std::vector<Work> nodes;
     /// By saved value: the last node that reads it, or -1.
     std::vector<int32_t> last_reader;
+    std::vector<int32_t> last_carried; ///< Likewise by carried value.
     /// By output that requires grad: some segment contributes to its gradient.
     std::vector<bool> delivers;
   };

@@ -28,7 +28,9 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <atomic>
 #include <limits>
+#include <memory>
 #include <tuple>
 #include <utility>
 
@@ -70,6 +72,9 @@ class RemovedEdges {
   void will_grow(Node& node) {
     grown_.emplace_back(node.getptr(), node.next_edges().size());
   }
+  bool empty() const {
+    return edges_.empty();
+  }
   void put_back() {
     for (auto& [node, index, edge] : edges_) {
       node->next_edges()[index] = std::move(edge);
@@ -86,26 +91,8 @@ class RemovedEdges {
   std::vector<std::pair<c10::intrusive_ptr<Node>, size_t>> grown_;
 };
 
-// Puts edges back when the backward's task ends, or goes because it has thrown.
-class AtEndOfTask {
- public:
-  explicit AtEndOfTask(std::shared_ptr<RemovedEdges> edges)
-      : edges_(std::move(edges)) {}
-  ~AtEndOfTask() {
-    edges_->put_back();
-  }
-  AtEndOfTask(const AtEndOfTask&) = delete;
-  AtEndOfTask& operator=(const AtEndOfTask&) = delete;
-  void operator()() const {
-    edges_->put_back();
-  }
-
- private:
-  std::shared_ptr<RemovedEdges> edges_;
-};
-
 /// Shared by the nodes of one call.
-class ChainState {
+class ChainState : public std::enable_shared_from_this<ChainState> {
  public:
   ChainState(
       std::shared_ptr<const Plan> plan,
@@ -122,9 +109,8 @@ class ChainState {
   /// One node of a backward.
   variable_list apply(int32_t node, variable_list&& gradients);
 
-  const Plan& plan() const {
-    return *plan_;
-  }
+  /// The engine's task has ended, or goes because it has thrown.
+  void finish(int task);
 
   /// As `plan.autograd.inputs`: where their gradients go, or null. Edges of the
   /// nodes keep them: the engine frees long histories without recursion only
@@ -135,6 +121,7 @@ class ChainState {
 
  private:
   static constexpr int32_t kRerun = -1;
+  static constexpr int kNoTask = -1;
 
   void begin(int32_t node, const variable_list& gradients);
   int32_t choose(int32_t node, const variable_list& gradients);
@@ -152,8 +139,8 @@ class ChainState {
   std::vector<autograd::SavedVariable> external_; ///< By saved index.
   std::vector<bool> is_external_;
   std::vector<bool> consumed_; ///< By autograd node of the call.
-  // One backward's progress.
-  int task_ = -1;
+  /// The engine's task whose progress the members below are.
+  std::atomic<int> task_ = kNoTask;
   int32_t run_ = kRerun; ///< Index into `plan.backwards`, or kRerun.
   bool releasing_ = false;
   std::vector<char> kept_; ///< By saved index: others may need it later.
@@ -162,9 +149,29 @@ class ChainState {
   std::vector<at::Tensor> carried_;
   std::vector<at::Tensor> held_; ///< Until the next node: see `Work::shared`.
   std::vector<variable_list> rerun_sends_; ///< By node of the step, by edge.
-  std::shared_ptr<RemovedEdges> removed_;
+  RemovedEdges removed_;
   int32_t current_ = 0; ///< The node that runs.
   size_t extra_edges_ = 0; ///< That it has got.
+};
+
+// Ends a backward's progress: the engine calls it, or destroys it with a task
+// that has thrown.
+class EndOfTask {
+ public:
+  EndOfTask(std::shared_ptr<ChainState> state, int task)
+      : state_(std::move(state)), task_(task) {}
+  ~EndOfTask() {
+    state_->finish(task_);
+  }
+  EndOfTask(const EndOfTask&) = delete;
+  EndOfTask& operator=(const EndOfTask&) = delete;
+  void operator()() const {
+    state_->finish(task_);
+  }
+
+ private:
+  std::shared_ptr<ChainState> state_;
+  int task_;
 };
 
 class SegmentNode : public Node {
@@ -386,10 +393,20 @@ void ChainState::consume(int32_t node, const variable_list& gradients) {
 
 // The first node of a backward.
 void ChainState::begin(int32_t node, const variable_list& gradients) {
-  task_ = autograd::get_current_graph_task_id();
+  const int task = autograd::get_current_graph_task_id();
+  int other = kNoTask;
+  // In eager mode these could mix; here one call's nodes share their progress.
+  TEMPER_CHECK(
+      task_.compare_exchange_strong(other, task),
+      "a backward reached a compiled call whose graph another backward, of "
+      "another thread or around this one, was going through; run them one after "
+      "the other, or this model without compile()");
+  autograd::Engine::get_default_engine().queue_callback(
+      [end = std::make_shared<EndOfTask>(shared_from_this(), task)] {
+        (*end)();
+      });
   run_ = choose(node, gradients);
   releasing_ = !autograd::get_current_graph_task_keep_graph();
-  removed_ = nullptr;
   carried_.assign(
       static_cast<size_t>(plan_->artifact->num_carried), at::Tensor());
   consume(node, gradients);
@@ -417,6 +434,18 @@ void ChainState::begin(int32_t node, const variable_list& gradients) {
   }
 }
 
+void ChainState::finish(int task) {
+  int nobody = kNoTask;
+  if (task_ != task && !task_.compare_exchange_strong(nobody, task)) {
+    return; // Another has begun since the last node of this one.
+  }
+  removed_.put_back();
+  carried_.clear();
+  held_.clear();
+  rerun_sends_.clear();
+  task_ = kNoTask;
+}
+
 void ChainState::remove(int32_t node, int32_t edge) {
   auto& from = *nodes[static_cast<size_t>(node)];
   const auto& next = from.next_edges()[static_cast<size_t>(edge)];
@@ -425,15 +454,10 @@ void ChainState::remove(int32_t node, int32_t edge) {
       !remove_edge(*current_graph_task(), next.function.get(), waiting)) {
     return;
   }
-  if (!removed_) {
-    removed_ = std::make_shared<RemovedEdges>();
-    autograd::Engine::get_default_engine().queue_callback(
-        [at_end = std::make_shared<AtEndOfTask>(removed_)] { (*at_end)(); });
-  }
-  removed_->add(from, static_cast<size_t>(edge));
+  removed_.add(from, static_cast<size_t>(edge));
   auto& current = *nodes[static_cast<size_t>(current_)];
   for (auto* each : waiting) {
-    removed_->will_grow(current);
+    removed_.will_grow(current);
     current.next_edges().emplace_back(each->getptr(), 0);
     ++extra_edges_;
   }
@@ -495,6 +519,12 @@ void ChainState::begin_step(int32_t node, const variable_list& gradients) {
 variable_list ChainState::apply(int32_t node, variable_list&& gradients) {
   auto result = send(node, std::move(gradients));
   result.resize(result.size() + extra_edges_);
+  const bool last = static_cast<size_t>(node) + 1 == plan_->chain.nodes.size();
+  if (last && removed_.empty()) {
+    carried_.clear();
+    rerun_sends_.clear();
+    task_ = kNoTask; // A hook behind it may run a backward of its own.
+  }
   return result;
 }
 
@@ -591,8 +621,11 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
     inputs.push_back(std::move(gradient));
   }
   gradients.clear();
+  const auto& run = plan.chain.runs[static_cast<size_t>(run_)];
   for (const auto carried : program.carried_in) {
-    inputs.push_back(carried_[static_cast<size_t>(carried)]);
+    auto& value = carried_[static_cast<size_t>(carried)];
+    const bool last = run.last_carried[static_cast<size_t>(carried)] == node;
+    inputs.push_back(last ? std::move(value) : value);
   }
   std::vector<at::Tensor> outputs;
   {

@@ -1,4 +1,4 @@
-// The autograd side of a compiled call: a chain of nodes, one per segment.
+// The autograd side of a compiled call: a chain of nodes, see chain.h.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -37,6 +37,9 @@ struct Plan {
   /// Of these, those whose version eager's operators count up: running
   /// statistics are written without.
   std::vector<int32_t> versioned;
+  /// Of `mutated`, one from whose present content a second run of the code
+  /// would compute something else; or -1.
+  int32_t changed_for_a_rerun = -1;
   std::string result_structure;
   std::shared_ptr<const void> prototype;
 

@@ -1,6 +1,8 @@
 // From a trace to a plan, and from tier to tier.
 #include <algorithm>
 #include <chrono>
+#include <set>
+#include <string>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -17,9 +19,12 @@ namespace {
 // Traces and shadow runs that may come to nothing before a signature is left
 // eager: other threads can disturb one.
 constexpr int kMaxRetries = 3;
-// Backwards that a plan learns, one after the other, before its signature is
-// left eager.
-constexpr int kMaxBackwards = 8;
+// Kinds of backward that a plan learns, and backwards that may come unknown,
+// before its signature is left eager.
+constexpr size_t kMaxBackwards = 8;
+constexpr int kMaxUnknownBackwards = 16;
+constexpr const char* kUnlikeBackwards =
+    "its backward differs from call to call";
 
 // True iff some operator writes the input's memory as its schema says.
 bool has_declared_write(const graph::Graph& raw, int32_t input) {
@@ -43,6 +48,61 @@ bool has_declared_write(const graph::Graph& raw, int32_t input) {
     }
   }
   return false;
+}
+
+// True iff a second run of the call, from the content that the first has left
+// in this input's memory, would not compute what the first did.
+bool is_changed_for_a_rerun(const capture::Trace& trace, int32_t input) {
+  static const std::set<std::string> overwriting{
+      "aten::copy_", "aten::fill_", "aten::zero_", "aten::index_copy_"};
+  static const std::set<std::string> adding{"aten::add_", "aten::sub_"};
+  const auto& raw = trace.graph;
+  const auto value = raw.inputs[static_cast<size_t>(input)].value;
+  const auto storage = raw.values[static_cast<size_t>(value)].storage;
+  bool has_read = false;
+  bool accumulates = false;
+  for (int32_t i = 0; i < raw.num_forward_ops; ++i) {
+    const auto& op = raw.ops[static_cast<size_t>(i)];
+    if (trace.ops[static_cast<size_t>(i)].view) {
+      continue; // Looks at no data.
+    }
+    const auto is_here = [&](graph::ValueId id) {
+      return id != graph::kNoValue &&
+          raw.values[static_cast<size_t>(id)].storage == storage;
+    };
+    bool reads = false;
+    bool writes = false;
+    for (size_t k = 0; k < op.operands.size(); ++k) {
+      const auto& operand = op.operands[k];
+      const bool here = is_here(operand.value) ||
+          std::any_of(operand.values.begin(), operand.values.end(), is_here);
+      const bool written =
+          std::any_of(op.writes.begin(), op.writes.end(), [&](const auto& w) {
+            return static_cast<size_t>(w.operand) == k;
+          });
+      reads = reads || (here && !written);
+      writes = writes || (here && written);
+    }
+    if (writes) {
+      const auto& name = op.op.operator_name().name;
+      const auto& declared = ops::info(op.op).schema_writes;
+      const bool floating = c10::isFloatingType(
+          raw.values[static_cast<size_t>(value)].type.dtype);
+      if (has_read || reads) {
+        return true;
+      }
+      if (overwriting.count(name) == 0) {
+        // Its gradient may need the content from before. Running statistics,
+        // which no schema declares, don't take part.
+        if (floating && !declared.empty() && adding.count(name) == 0) {
+          return true;
+        }
+        accumulates = true;
+      }
+    }
+    has_read = has_read || reads;
+  }
+  return accumulates && has_read;
 }
 
 } // namespace
@@ -98,8 +158,12 @@ void CallSite::Impl::compile(
   }
   plan->mutated.clear();
   plan->versioned.clear();
+  plan->changed_for_a_rerun = -1;
   for (const auto& mutation : graph.mutations) {
     plan->mutated.push_back(mutation.input);
+    if (is_changed_for_a_rerun(trace, mutation.input)) {
+      plan->changed_for_a_rerun = mutation.input;
+    }
     if (has_declared_write(graph, mutation.input)) {
       plan->versioned.push_back(mutation.input);
     }
@@ -135,15 +199,18 @@ void CallSite::Impl::compile(
     // All that the artifact depends on.
     const auto variant =
         c10::str(backend, '/', codegen::name_of(backend_options.numerics));
-    plan->artifact = runtime::default_store().get(skeleton, variant, [&] {
-      const auto make = codegen::find_backend(backend);
-      TEMPER_CHECK(
-          static_cast<bool>(make), "there is no backend \"", backend, "\"");
-      counters.bump(base::Counter::kGraphs);
-      counters.bump(base::Counter::kCompiles);
-      const Stopwatch stopwatch(costs, Cost::kCompiles);
-      return make(graph, backend_options);
-    });
+    plan->artifact =
+        runtime::default_store().get(skeleton, variant, [&](bool is_new) {
+          const auto make = codegen::find_backend(backend);
+          TEMPER_CHECK(
+              static_cast<bool>(make), "there is no backend \"", backend, "\"");
+          if (is_new) {
+            counters.bump(base::Counter::kGraphs);
+          }
+          counters.bump(base::Counter::kCompiles);
+          const Stopwatch stopwatch(costs, Cost::kCompiles);
+          return make(graph, backend_options);
+        });
   } catch (const passes::Unsupported& why) {
     give_up(*signature, why.what());
     return;
@@ -202,6 +269,10 @@ void CallSite::Impl::finish_backward(
         std::any_of(known.begin(), known.end(), [&](const auto& other) {
           return other.pattern == backward.pattern;
         });
+    if (!is_known && known.size() >= kMaxBackwards) {
+      give_up(*signature, kUnlikeBackwards);
+      return;
+    }
     {
       const std::scoped_lock lock(signature->mutex);
       if (signature->tier == Tier::kEager) {
@@ -261,7 +332,7 @@ void CallSite::Impl::report_backward(
   }
   {
     const std::scoped_lock lock(signature->mutex);
-    if (++signature->unknown_backwards <= 2 * kMaxBackwards) {
+    if (++signature->unknown_backwards <= kMaxUnknownBackwards) {
       signature->wants_backward = true;
       if (signature->tier != Tier::kWaiting &&
           signature->tier != Tier::kEager) {
@@ -270,7 +341,7 @@ void CallSite::Impl::report_backward(
       return;
     }
   }
-  give_up(*signature, "its backward differs from call to call");
+  give_up(*signature, kUnlikeBackwards);
 }
 
 } // namespace temper::dispatch

@@ -40,6 +40,7 @@ std::shared_ptr<const Artifact> ArtifactStore::get(
     done_.wait(lock);
   }
   entry->compiling = true;
+  const bool is_new = compiled_.insert(skeleton.hash.hex()).second;
   lock.unlock();
   std::shared_ptr<const Artifact> artifact;
   const auto finish = [&] {
@@ -58,7 +59,7 @@ std::shared_ptr<const Artifact> ArtifactStore::get(
   };
   const auto start = std::chrono::steady_clock::now();
   try {
-    artifact = compile();
+    artifact = compile(is_new);
   } catch (...) {
     finish();
     TEMPER_LOG(kStore, "graph ", key, ": could not be compiled");
@@ -79,6 +80,7 @@ size_t ArtifactStore::size() const {
 void ArtifactStore::clear() {
   const std::scoped_lock lock(mutex_);
   entries_.clear();
+  compiled_.clear();
 }
 
 ArtifactStore& default_store() {

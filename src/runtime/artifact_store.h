@@ -8,6 +8,7 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 
 #include "graph/skeleton.h"
 #include "runtime/artifact.h"
@@ -17,7 +18,8 @@ namespace temper::runtime {
 /// Thread-safe.
 class ArtifactStore {
  public:
-  using Compile = std::function<std::shared_ptr<const Artifact>()>;
+  /// `is_new`: the skeleton has not been compiled before, for no variant.
+  using Compile = std::function<std::shared_ptr<const Artifact>(bool is_new)>;
 
   /// The artifact of this skeleton and variant: what it depends on besides, the
   /// backend and its options, as in "aten/accurate". If there is none, one
@@ -44,6 +46,7 @@ class ArtifactStore {
   std::condition_variable done_;
   /// By hash and variant; entries of colliding hashes lie in one bucket.
   std::unordered_multimap<std::string, std::shared_ptr<Entry>> entries_;
+  std::unordered_set<std::string> compiled_; ///< Hashes, of failed ones too.
 };
 
 /// The process's store. Never destroyed: backwards may run during exit.

@@ -52,6 +52,30 @@ TEST(CasesB, B5_PatternsThatAlternateAreAllCompiled) {
   EXPECT_COUNTERS(report.steady, program_calls == 20 && traces == 0);
 }
 
+TEST(CasesB, B5_MoreKindsThanAreKept) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor w) {
+      return std::make_tuple(w.exp(), w.sin(), w.cos(), w.tanh());
+    });
+    for (int i = 0; i < 90; ++i) {
+      auto w = torch::randn({3}).requires_grad_();
+      const auto [a, b, c, d] = f(w);
+      auto loss = torch::zeros({});
+      const int which = 1 + i % 15;
+      for (const auto& [bit, y] :
+           {std::pair(1, a),
+            std::pair(2, b),
+            std::pair(4, c),
+            std::pair(8, d)}) {
+        loss = (which & bit) != 0 ? loss + y.sum() : loss;
+      }
+      loss.backward();
+      run.note_grad("w", w);
+    }
+  });
+  EXPECT_COUNTERS(report.total, with_reason && program_backwards > 0);
+}
+
 TEST(CasesB, B5_TwoLossesOneAfterTheOther) {
   // As an actor and a critic: two backwards a call, through disjoint parts.
   const auto report = expect_same([](Trial& run) {

@@ -59,13 +59,15 @@ TEST(Failures, ACompileThatThrewAtAnyStageCanBeDoneAgain) {
   for (auto* hook : {&hooks.functional, &hooks.placed}) {
     *hook = &throw_here;
     EXPECT_THROW(
-        store.get(skeleton, "aten", [&] { return compile_aten(example.raw); }),
+        store.get(
+            skeleton, "aten", [&](bool) { return compile_aten(example.raw); }),
         std::runtime_error);
     *hook = nullptr;
     EXPECT_EQ(store.size(), 0);
   }
   EXPECT_NE(
-      store.get(skeleton, "aten", [&] { return compile_aten(example.raw); }),
+      store.get(
+          skeleton, "aten", [&](bool) { return compile_aten(example.raw); }),
       nullptr);
   EXPECT_TRUE(support::compiled_equals_raw(example.raw, example.inputs));
 }

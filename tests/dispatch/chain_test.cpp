@@ -63,6 +63,9 @@ struct ChainTest : testing::Test {
     artifact.segments[0].saved = {0};
     artifact.segments[2].saved = {1};
     artifact.segments[4].saved = {1, 0};
+    artifact.num_carried = 1;
+    artifact.segments[0].carried_out = {0};
+    artifact.segments[1].carried_in = {0};
   }
   Chain make() const {
     return make_chain(graph::parse(kText), autograd, backwards, artifact);
@@ -107,6 +110,8 @@ TEST_F(ChainTest, SavedValuesKnowTheirLastReader) {
   const auto chain = make();
   EXPECT_THAT(chain.runs[0].last_reader, ElementsAre(0, 2));
   EXPECT_THAT(chain.runs[1].last_reader, ElementsAre(2, 2));
+  EXPECT_THAT(chain.runs[0].last_carried, ElementsAre(1));
+  EXPECT_THAT(chain.runs[1].last_carried, ElementsAre(-1));
 }
 
 TEST_F(ChainTest, WithoutABackwardThereAreEdgesForEachUse) {

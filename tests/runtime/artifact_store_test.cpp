@@ -25,7 +25,7 @@ graph::Skeleton skeleton_of(const std::string& text) {
 TEST(ArtifactStore, CompilesAKeyOnce) {
   ArtifactStore store;
   int compiles = 0;
-  const auto compile = [&] {
+  const auto compile = [&](bool) {
     ++compiles;
     return std::make_shared<const Artifact>();
   };
@@ -40,6 +40,33 @@ TEST(ArtifactStore, CompilesAKeyOnce) {
   EXPECT_EQ(store.size(), 0);
 }
 
+TEST(ArtifactStore, TellsSkeletonsThatAreNewFromNewVariants) {
+  ArtifactStore store;
+  std::vector<bool> news;
+  const auto ask = [&](const char* text, const char* variant) {
+    try {
+      store.get(
+          skeleton_of(text),
+          variant,
+          [&](bool is_new) -> std::shared_ptr<const Artifact> {
+            news.push_back(is_new);
+            if (std::string(variant) == "bad") {
+              throw std::runtime_error("no");
+            }
+            return std::make_shared<const Artifact>();
+          });
+    } catch (const std::runtime_error&) {
+    }
+  };
+  ask("a", "bad");
+  ask("a", "bad");
+  ask("a", "aten");
+  ask("a", "aten");
+  ask("b", "aten");
+  ask("b", "mine");
+  EXPECT_EQ(news, (std::vector<bool>{true, false, false, true, false}));
+}
+
 TEST(ArtifactStore, LogsWhatItFindsAndWhatIsCompiled) {
   const base::LogCapture log;
   base::set_log_topics("store");
@@ -51,12 +78,12 @@ TEST(ArtifactStore, LogsWhatItFindsAndWhatIsCompiled) {
       store.get(
           skeleton,
           "aten/fast",
-          []() -> std::shared_ptr<const Artifact> {
+          [](bool) -> std::shared_ptr<const Artifact> {
             throw std::runtime_error("no");
           }),
       std::runtime_error);
   for (int i = 0; i < 2; ++i) {
-    store.get(skeleton, "aten/fast", [] {
+    store.get(skeleton, "aten/fast", [](bool) {
       return std::make_shared<const Artifact>();
     });
   }
@@ -70,7 +97,7 @@ TEST(ArtifactStore, LogsWhatItFindsAndWhatIsCompiled) {
 
 TEST(ArtifactStore, ComparesTextsNotOnlyHashes) {
   ArtifactStore store;
-  const auto compile = [] { return std::make_shared<const Artifact>(); };
+  const auto compile = [](bool) { return std::make_shared<const Artifact>(); };
   graph::Skeleton a = skeleton_of("a");
   graph::Skeleton b = skeleton_of("b");
   b.hash = a.hash;
@@ -84,7 +111,7 @@ TEST(ArtifactStore, ThreadsThatAskAtOnceWaitForOneCompile) {
   std::vector<std::thread> threads;
   for (size_t i = 0; i < got.size(); ++i) {
     threads.emplace_back([&, i] {
-      got[i] = store.get(skeleton_of("a"), "aten", [&] {
+      got[i] = store.get(skeleton_of("a"), "aten", [&](bool) {
         ++compiles;
         std::this_thread::sleep_for(std::chrono::milliseconds(20));
         return std::make_shared<const Artifact>();
@@ -109,7 +136,9 @@ TEST(ArtifactStore, AFailedCompileLeavesNoTrace) {
     threads.emplace_back([&] {
       try {
         store.get(
-            skeleton_of("a"), "aten", [&]() -> std::shared_ptr<const Artifact> {
+            skeleton_of("a"),
+            "aten",
+            [&](bool) -> std::shared_ptr<const Artifact> {
               ++compiles;
               std::this_thread::sleep_for(std::chrono::milliseconds(20));
               throw std::runtime_error("no");
@@ -129,7 +158,7 @@ TEST(ArtifactStore, AFailedCompileLeavesNoTrace) {
       store.get(
           skeleton_of("a"),
           "aten",
-          [] { return std::make_shared<const Artifact>(); }),
+          [](bool) { return std::make_shared<const Artifact>(); }),
       nullptr);
 }
 
