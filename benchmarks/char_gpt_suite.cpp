@@ -34,6 +34,7 @@ void run(const Context& context) {
                          eager.train(batch, kRate);
                        }}});
   Row row = make_row("char_gpt", "gpt", Mode::kTrain, samples);
+  require_programs(row);
   // Beside parameters, buffers and optimizer state, which are equal.
   const auto bytes = compiled.step_bytes();
   const auto bytes_peer = eager.step_bytes();

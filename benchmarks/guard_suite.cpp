@@ -79,6 +79,7 @@ void run(const Context& context) {
         {.rounds = kColdRounds},
         {{call, std::ref(stream)}, {eager, std::ref(stream)}});
     Row row = make_row("guard", subject.name, mode, hot);
+    require_programs(row);
     row.extra = {
         {"us_cold", median(cold[0])}, {"us_cold_peer", median(cold[1])}};
     row.note = "cold " + microseconds(median(cold[0])) + ", eager " +

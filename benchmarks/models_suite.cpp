@@ -20,7 +20,9 @@ void run(const Context& context) {
           context.timing, {{[&] { step(subject, mode, compiled.call); }}, {[&] {
                              step(subject, mode, subject.eager);
                            }}});
-      context.emit(make_row("models", model.name, mode, samples));
+      const Row row = make_row("models", model.name, mode, samples);
+      require_programs(row);
+      context.emit(row);
     }
   }
 }

@@ -60,6 +60,16 @@ void require(const Row& row, bool holds, const std::string& expected) {
   }
 }
 
+void require_programs(const Row& row) {
+  const temper::Counters& counters = row.counters;
+  require(
+      row,
+      counters.eager_total() == 0 && counters.program_calls > 0 &&
+          counters.program_calls + counters.traces == counters.calls &&
+          counters.traces <= 1,
+      "calls by program after the first");
+}
+
 std::string microseconds(double us) {
   return fixed(us, us < 10 ? 2 : (us < 100 ? 1 : 0));
 }

@@ -42,6 +42,8 @@ Row make_row(
 /// Throws unless the row's calls were what it is to measure, as the counters
 /// tell: `expected` says what that is.
 void require(const Row& row, bool holds, const std::string& expected);
+/// `require`, of admitted calls: by program, but for the one that is traced.
+void require_programs(const Row& row);
 
 void print_header(std::ostream& out);
 void print(std::ostream& out, const Row& row);

@@ -21,8 +21,8 @@ struct DeviceSupport {
   }
 };
 
-/// Whether calls on tensors of `device` can be compiled with `backend`. On the
-/// CPU all backends can; on other devices "aten" and "eager".
+/// Whether calls on tensors of `device` can be compiled with `backend`. Every
+/// backend so far can, on any device but `meta`, which has no values.
 /// Throws `temper::Error` if there is no such backend.
 TEMPER_API DeviceSupport
 is_compile_supported(c10::Device device, const std::string& backend = "aten");

@@ -14,7 +14,7 @@
 namespace temper {
 
 /// The user can fix this: an unknown option, a model that cannot be compiled
-/// as asked, a file that is no artifact. Its message names the subject, what
+/// as asked. Its message names the subject, what
 /// was found, what was expected, and the remedy; it begins with "temper: ".
 class TEMPER_API Error : public c10::Error {
  public:

@@ -133,7 +133,7 @@ class Module : public torch::nn::Cloneable<Impl> {
 
   /// For temper itself: the type at the root of this surface.
   using TemperRoot = Impl;
-  /// For temper itself: the call site, null if not compiled.
+  /// For temper itself: how the module is compiled.
   const detail::ModuleState& temper_state() const noexcept {
     return temper_state_;
   }

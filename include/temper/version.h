@@ -3,6 +3,7 @@
 
 #include <temper/export.h>
 
+/// Version of these headers.
 #define TEMPER_VERSION_MAJOR 0
 #define TEMPER_VERSION_MINOR 1
 #define TEMPER_VERSION_PATCH 0

@@ -238,6 +238,8 @@ void ShadowRun::adopt(
   if (storage->throw_on_immutable_data_ptr()) {
     auto* source = real.storage().unsafeGetStorageImpl();
     storage->clear_data_ptr_access_error_msg_();
+    storage->set_allocator(source->allocator());
+    storage->set_resizable(source->resizable());
     storage->set_data_ptr_noswap(
         source->set_data_ptr(at::DataPtr(nullptr, type.device)));
   }

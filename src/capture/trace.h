@@ -36,8 +36,8 @@ struct Binding {
 /// Beside each op of the graph.
 struct OpRecord {
   const OpInfo* info = nullptr;
-  /// All results share memory with operands and nothing is written: a shadow
-  /// run executes it on the shadow's own storage.
+  /// All results share memory with operands and nothing is written. Unless it
+  /// is LibTorch's own, a shadow run executes it on the shadow's storage.
   bool view = false;
   /// Its (uninitialised) result is written behind the dispatcher: a shadow run
   /// gives it real memory and compares the bytes with the trace's literal.

@@ -33,8 +33,8 @@ using MakeRerun = c10::function_ref<Rerun()>;
 /// Thread-safe. Owned by the compiled module or callable.
 class CallSite {
  public:
-  /// `name` is for messages. `watch` builds the site's roots (called lazily at
-  /// the first call and after `invalidate()`).
+  /// `name` is for messages. `watch` builds the site's roots, once, at the
+  /// first call.
   CallSite(
       std::string name,
       SiteOptions options,

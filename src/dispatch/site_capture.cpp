@@ -263,7 +263,7 @@ Outcome CallSite::Impl::shadow(
         "the data of a tensor is read outside of tensor ops (data_ptr, an "
         "accessor, an Eigen map)";
     give_up(*signature, reason);
-    return run_eager(call, code, reason);
+    return run_eager(call, code, reason, /*passing=*/true);
   } catch (...) {
     run.materialise("the code threw");
     retry(*signature, "the code threw where its trace did not");

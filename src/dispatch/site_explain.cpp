@@ -42,9 +42,10 @@ std::string CallSite::explain() const {
   }
   const std::scoped_lock lock(impl_->mutex);
   for (size_t i = 0; i < impl_->signatures.size(); ++i) {
-    const auto& signature = *impl_->signatures[i];
+    auto& signature = *impl_->signatures[i];
     out << "  signature " << i << ": " << name_of(signature.tier);
     if (signature.tier == Tier::kEager) {
+      const std::scoped_lock lock_signature(signature.mutex);
       out << ": " << signature.reason;
     }
     if (const auto plan = signature.plan.load()) {

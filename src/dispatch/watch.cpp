@@ -91,6 +91,7 @@ std::string opaque_reason(const Module* module, bool is_function) {
         what,
         is_function
             ? "use a class with operator() and TEMPER_FIELDS(...) in its place, "
+              "and "
             : "",
         "capture the variable by reference and name it in ",
         "temper::compile(f, variable)");
@@ -392,7 +393,7 @@ void Taker::take_tensors(
           "'",
           path,
           "' is a tensor that guards can't describe (a sparse, ",
-          "nested, quantized or wrapped one)"));
+          "nested, quantized or wrapped one); make it a plain strided tensor"));
     }
   }
 }
@@ -468,8 +469,11 @@ void Taker::take_fields(
         path = where(tensor.slot, sizeof(void*));
       }
       if (!state_->add_tensor(tensor.impl, {graph::Role::kField, path})) {
-        state_->set_unguardable(
-            c10::str(path, ": a tensor that guards can't describe"));
+        state_->set_unguardable(c10::str(
+            path,
+            ": a tensor that guards can't describe (a sparse, nested, "
+            "quantized or wrapped one); make it a plain strided tensor, or "
+            "list it in TEMPER_IGNORE(...) if no result depends on it"));
       }
     }
     if (scan.opaque != nullptr) {

@@ -37,7 +37,7 @@ class Watch {
   /// A module and its whole tree: registered children, and modules in declared
   /// fields. Fields are watched of types that are known (known_modules.h).
   void add_module(torch::nn::Module& root);
-  /// Plain memory: a closure's captures, a declared field.
+  /// Plain memory: a closure's captures, a variable that holds a module.
   void add_range(const void* begin, size_t size, std::string name);
   /// An object that watched pointers may point to without being opaque
   /// (it is watched by other means).

@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/error.h"
+#include "capture/shadow_tensor.h"
 
 namespace temper::dispatch {
 
@@ -56,8 +56,8 @@ uintptr_t word_at(const void* object) {
 
 // What objects of these classes start with.
 struct Vtables {
-  uintptr_t tensor = 0;
-  uintptr_t storage = 0;
+  std::array<uintptr_t, 2> tensors{}; // LibTorch's, and of shadow runs that
+  std::array<uintptr_t, 2> storages{}; // have diverged.
 
   static const Vtables& get() {
     static const Vtables instance = [] {
@@ -71,7 +71,16 @@ struct Vtables {
           c10::Storage(storage),
           c10::DispatchKeySet(c10::DispatchKey::CPU),
           caffe2::TypeMeta::Make<float>());
-      return Vtables{word_at(tensor.get()), word_at(storage.get())};
+      const auto shadow_storage =
+          capture::make_shadow_storage(0, c10::Device(c10::kCPU));
+      graph::Type type;
+      type.dtype = c10::kFloat;
+      const auto shadow = capture::make_shadow_tensor(
+          shadow_storage, type, {}, /*is_view=*/false);
+      return Vtables{
+          {word_at(tensor.get()), word_at(shadow.unsafeGetTensorImpl())},
+          {word_at(storage.get()),
+           word_at(shadow_storage.unsafeGetStorageImpl())}};
     }();
     return instance;
   }
@@ -91,9 +100,10 @@ struct Head {
   }
 };
 
-bool is_target(uintptr_t address, uintptr_t vtable) {
+bool is_target(uintptr_t address, const std::array<uintptr_t, 2>& vtables) {
   Head head;
-  return read_memory(address, sizeof head, &head) && head.is(vtable);
+  return read_memory(address, sizeof head, &head) &&
+      (head.is(vtables[0]) || head.is(vtables[1]));
 }
 
 } // namespace
@@ -125,13 +135,13 @@ const c10::TensorImpl* as_tensor(uintptr_t word, bool* undefined) {
     return impl;
   }
   if (word % alignof(c10::TensorImpl) != 0 || !may_be_pointer(word) ||
-      !is_target(word, Vtables::get().tensor)) {
+      !is_target(word, Vtables::get().tensors)) {
     return nullptr;
   }
   const auto storage = reinterpret_cast<uintptr_t>(
       impl->unsafe_storage().unsafeGetStorageImpl());
-  return storage == 0 || is_target(storage, Vtables::get().storage) ? impl
-                                                                    : nullptr;
+  return storage == 0 || is_target(storage, Vtables::get().storages) ? impl
+                                                                     : nullptr;
 }
 
 std::shared_ptr<const LoadedObjects> LoadedObjects::current() {

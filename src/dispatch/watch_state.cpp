@@ -52,6 +52,7 @@ class Reader {
   explicit Reader(const ReadField& read) {
     content().bytes.clear();
     content().modules.clear();
+    content().tensors.clear(); // The last one may have thrown.
     read(content());
   }
   ~Reader() {
@@ -131,7 +132,8 @@ void State::add_content(const std::string& name, const ReadField& read) {
           "'",
           name,
           "' holds a tensor that guards can't describe ",
-          "(a sparse, nested, quantized or wrapped one)"));
+          "(a sparse, nested, quantized or wrapped one); make it a plain strided ",
+          "tensor, or list it in TEMPER_IGNORE(...) if no result depends on it"));
     }
   }
   contents_.push_back(std::move(content));

@@ -46,7 +46,9 @@ void ModuleState::compile(
 }
 
 void ModuleState::decompile() {
-  if (armed_ != nullptr && !is_copy_ && !armed_->called()) {
+  // While an exception unwinds, the first call may have been about to come.
+  if (armed_ != nullptr && !is_copy_ && !armed_->called() &&
+      std::uncaught_exceptions() == 0) {
     base::warn_once(
         "never called " + site_->name(), never_called(site_->name()));
   }

@@ -112,7 +112,6 @@ struct Site::Impl {
       const std::lock_guard lock(mutex);
       unstructured = "the result holds " + values.rejected;
       has_unstructured.store(true, std::memory_order_release);
-      check_may_run_plainly(options.fullgraph(), unstructured);
     }
     return {
         std::move(values.tensors),

@@ -283,9 +283,18 @@ TEST(CasesH, H1_ResultOfACallThatDiverged) {
       for (int k = 0; k < 3; ++k) {
         run.note("exp", g(y));
       }
+      // As a capture, also as a shallow copy.
+      for (const auto& held : {y, y.detach()}) {
+        auto h = run.compile_function([held](Tensor t) { return t + held; });
+        for (int k = 0; k < 3; ++k) {
+          run.note("sum", h(x));
+        }
+      }
+      y.resize_({100}).zero_();
+      run.note("larger", y);
     }
   });
-  EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 5);
+  EXPECT_COUNTERS(report.total, traces == 6 && program_calls == 13);
 }
 
 /// State between calls: a hidden tensor, a position, a mask made once.

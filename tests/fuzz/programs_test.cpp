@@ -1,7 +1,7 @@
 // Random programs behave compiled as they behave eagerly: results, aliases,
 // writes, gradients, random numbers, exceptions.
 //
-//   TEMPER_FUZZ_PROGRAMS  how many programs (200)
+//   TEMPER_FUZZ_PROGRAMS  how many programs (500)
 //   TEMPER_FUZZ_SEED      the seed of the first one; the next ones count on
 //   TEMPER_FUZZ_PRINT     print each program before it runs
 //   TEMPER_FUZZ_FAILURES  stop after so many programs that fail (3)
@@ -118,7 +118,7 @@ struct Statistics {
 
 TEST(Fuzz, RandomProgramsBehaveAsInEager) {
   const uint64_t seed = environment("TEMPER_FUZZ_SEED", 20261000);
-  const uint64_t count = environment("TEMPER_FUZZ_PROGRAMS", 200);
+  const uint64_t count = environment("TEMPER_FUZZ_PROGRAMS", 500);
   const auto max_failures =
       static_cast<int64_t>(environment("TEMPER_FUZZ_FAILURES", 3));
   const auto seconds =

@@ -113,7 +113,7 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
       }
       (put<I>(sink), ...);
       if (!sink.rejected().empty()) {
-        site.run_plainly(sink.rejected());
+        site.run_plainly("an argument holds " + sink.rejected());
         return plainly();
       }
       return finish(through(site, frame));

@@ -119,7 +119,7 @@ struct Codec<c10::IValue> : BothWays {
 template <>
 struct Codec<at::Generator> : NoTensors {
   static void flatten(const at::Generator&, Sink& sink) {
-    sink.reject("an argument or result is a torch::Generator");
+    sink.reject("a torch::Generator");
   }
 };
 

@@ -152,12 +152,27 @@ struct Codec<c10::OptionalArrayRef<T>> {
   }
 };
 
+/// A key, which has to be told by its bytes: results can't be given other keys.
+template <class K>
+std::string bytes_of_key(const K& key, Sink& sink) {
+  std::string bytes;
+  std::vector<at::Tensor> tensors;
+  Sink own(tensors, bytes);
+  detail::flatten(key, own);
+  if (!own.rejected().empty()) {
+    sink.reject(own.rejected());
+  } else if (!tensors.empty()) {
+    sink.reject("a map or set whose keys hold tensors");
+  }
+  return bytes;
+}
+
 template <class Map, class K, class V>
 struct OfMap : AllOf<K, V> {
   static void flatten(const Map& value, Sink& sink) {
     sink.size(value.size());
     for (const auto& [key, item] : value) {
-      detail::flatten(key, sink);
+      sink.text(bytes_of_key(key, sink));
       detail::flatten(item, sink);
     }
   }
@@ -178,27 +193,26 @@ struct Codec<std::unordered_map<K, V, H, E>> : AllOf<K, V> {
   using Map = std::unordered_map<K, V, H, E>;
   static void flatten(const Map& value, Sink& sink) {
     sink.size(value.size());
-    for (const auto& [key, item] : in_order(value)) {
+    for (const auto& [key, item] : in_order(value, sink)) {
       sink.text(key);
       detail::flatten(item->second, sink);
     }
   }
   static void refill(Map& value, Source& source) {
-    for (const auto& [key, item] : in_order(value)) {
+    std::vector<at::Tensor> tensors;
+    std::string bytes;
+    Sink unused(tensors, bytes);
+    for (const auto& [key, item] : in_order(value, unused)) {
       detail::refill(item->second, source);
     }
   }
 
  private:
   template <class M>
-  static auto in_order(M& map) {
+  static auto in_order(M& map, Sink& sink) {
     std::vector<std::pair<std::string, decltype(&*map.begin())>> items;
-    std::vector<at::Tensor> tensors;
     for (auto& item : map) {
-      std::string key;
-      Sink sink(tensors, key);
-      detail::flatten(item.first, sink);
-      items.emplace_back(std::move(key), &item);
+      items.emplace_back(bytes_of_key(item.first, sink), &item);
     }
     std::sort(items.begin(), items.end());
     return items;
@@ -211,12 +225,8 @@ struct Codec<std::unordered_set<T, H, E>> {
   static constexpr bool kRefills = kFlattens;
   static void flatten(const std::unordered_set<T, H, E>& value, Sink& sink) {
     std::set<std::string> items;
-    std::vector<at::Tensor> tensors;
     for (const T& item : value) {
-      std::string bytes;
-      Sink own(tensors, bytes);
-      detail::flatten(item, own);
-      items.insert(std::move(bytes));
+      items.insert(bytes_of_key(item, sink));
     }
     detail::flatten(items, sink);
   }
@@ -229,7 +239,7 @@ struct Codec<torch::OrderedDict<K, V>> : AllOf<K, V> {
   static void flatten(const Dict& value, Sink& sink) {
     sink.size(value.size());
     for (const auto& item : value) {
-      detail::flatten(item.key(), sink);
+      sink.text(bytes_of_key(item.key(), sink));
       detail::flatten(item.value(), sink);
     }
   }
