@@ -217,9 +217,10 @@ void BackwardRerun::check_inputs() const {
         tensor.is_inference() || tensor._version() == versions_[i],
         "input '",
         inputs[static_cast<size_t>(input)].name,
-        "' of a compiled call has been modified by an inplace operation before "
-        "a backward of a kind that the compiled call has not seen yet (is at "
-        "version ",
+        "' of a call of '",
+        plan_->name,
+        "' has been modified by an inplace operation before a backward of a kind "
+        "that has not been seen yet (is at version ",
         tensor._version(),
         ", expected ",
         versions_[i],
@@ -232,12 +233,15 @@ void BackwardRerun::run(bool differentiable) {
   TORCH_CHECK(!released_, autograd::ERR_BACKWARD_TWICE);
   TEMPER_CHECK(
       fallback_.rerun != nullptr,
-      "a backward came that the compiled call does not know, and its code can't "
-      "be run again; call backward the same way every time, or decompile()");
+      "a backward came that '",
+      plan.name,
+      "' does not know, and its code can't be run again; call backward the same "
+      "way every time, or decompile()");
   TEMPER_CHECK(
       plan.changed_for_a_rerun < 0,
-      "a backward came that the compiled call does not know, and its code can't "
-      "be run again since it changes input '",
+      "a backward came that '",
+      plan.name,
+      "' does not know, and its code can't be run again since it changes input '",
       plan.trace->graph.inputs[static_cast<size_t>(plan.changed_for_a_rerun)]
           .name,
       "', whose old content it needs; call backward the same way every time, or "

@@ -398,9 +398,10 @@ void ChainState::begin(int32_t node, const variable_list& gradients) {
   // In eager mode these could mix; here one call's nodes share their progress.
   TEMPER_CHECK(
       task_.compare_exchange_strong(other, task),
-      "a backward reached a compiled call whose graph another backward, of "
-      "another thread or around this one, was going through; run them one after "
-      "the other, or this model without compile()");
+      "a backward reached a call of '",
+      plan_->name,
+      "' that another backward, of another thread or around this one, was going "
+      "through; run them one after the other, or this model without compile()");
   autograd::Engine::get_default_engine().queue_callback(
       [end = std::make_shared<EndOfTask>(shared_from_this(), task)] {
         (*end)();
@@ -595,9 +596,10 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
     const auto o = static_cast<size_t>(here.entering[i]);
     TEMPER_CHECK(
         !gradients[i].defined() || pattern.tangents[o] || ignored_[o] != 0,
-        "a gradient reached a result of a compiled call in the middle of a "
-        "backward, where none was on its way when the backward began; run it "
-        "without compile()");
+        "a gradient reached a result of '",
+        plan.name,
+        "' in the middle of a backward, where none was on its way when the "
+        "backward began; run it without compile()");
   }
   if (work.segment < 0) {
     return result;

@@ -23,6 +23,7 @@ namespace temper::dispatch {
 
 /// Immutable, shared by the calls of one signature and their backwards.
 struct Plan {
+  std::string name; ///< Of the call site, for messages.
   std::shared_ptr<const runtime::Artifact> artifact;
   std::shared_ptr<const capture::Trace> trace;
   std::vector<c10::IValue> slots; ///< In the artifact's order.

@@ -162,6 +162,7 @@ Outcome CallSite::Impl::trace(
     }
   }
   auto plan = std::make_shared<Plan>();
+  plan->name = name;
   plan->result_structure = result.structure;
   plan->prototype = result.prototype;
   if (!recorder->failed()) {
