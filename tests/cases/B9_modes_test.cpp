@@ -163,6 +163,33 @@ class Autocast {
   Autocast& operator=(const Autocast&) = delete;
 };
 
+// Eager mode casts a weight once a region and sums its gradients in bf16; in a
+// compiled call each use has a cast of its own (README, "Limits"), so gradients
+// are not compared.
+TEST(CasesB, B11_AWeightUsedTwice) {
+  for (const bool two_calls : {false, true}) {
+    const auto report = expect_same([&](Trial& run) {
+      auto w = torch::randn({16, 16}).requires_grad_();
+      auto f = run.compile_function([two_calls](Tensor x, Tensor v) {
+        auto h = torch::tanh(x.mm(v));
+        return two_calls ? h : h.mm(v);
+      });
+      for (int i = 0; i < 6; ++i) {
+        Tensor y;
+        {
+          const Autocast autocast;
+          auto x = torch::randn({8, 16});
+          y = two_calls ? f(x, w) + f(x * 2, w) : f(x, w);
+        }
+        y.to(torch::kFloat).pow(2).sum().backward();
+        run.note("y", y);
+        w.mutable_grad() = Tensor();
+      }
+    });
+    EXPECT_COUNTERS(report.total, eager <= 1 && program_backwards >= 4);
+  }
+}
+
 TEST(CasesB, B11_Autocast) {
   const auto report = expect_same([](Trial& run) {
     TwoLayers net;

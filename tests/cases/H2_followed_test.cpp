@@ -1,0 +1,214 @@
+// Cases H2 to H13 where calls are compiled and go on to be: state that is
+// declared and changes, functions that are swapped, a script child, what is
+// destroyed before its backward.
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/script.h>
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nets.h"
+#include "support/compare.h"
+
+namespace temper::testing {
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+
+/// Grows its containers in the call.
+struct CacheImpl : temper::Module<CacheImpl> {
+  std::vector<Tensor> seen;
+  std::map<std::string, Tensor> named;
+  bool grows = true;
+
+  void reset() override {}
+  Tensor forward(Tensor x) {
+    if (grows) {
+      seen.push_back(x * 1);
+      named[std::to_string(seen.size() % 3)] = x + 1;
+    }
+    auto y = torch::stack(seen).sum(0) + x;
+    for (const auto& [name, tensor] : named) {
+      y = y + tensor;
+    }
+    return y;
+  }
+  TEMPER_FIELDS(seen, named)
+};
+TEMPER_MODULE(Cache);
+
+TEST(CasesH, H2_DeclaredContainersThatGrow) {
+  const auto report = expect_same([](Trial& run) {
+    Cache net;
+    run.compile(net);
+    for (int i = 0; i < 12; ++i) {
+      net->grows = i < 5;
+      if (i == 8) {
+        net->seen.push_back(torch::ones({3}));
+        run.steady();
+      }
+      run.note("y", net(torch::randn({3})));
+      run.note("seen", net->seen);
+    }
+  });
+  EXPECT_COUNTERS(report.steady, eager == 0 && traces == 1);
+  EXPECT_COUNTERS(report.steady, program_calls == 3);
+}
+
+struct MaskedImpl : temper::Module<MaskedImpl> {
+  nn::Linear fc{nullptr};
+  Tensor mask;
+
+  MaskedImpl() {
+    reset();
+  }
+  void reset() override {
+    fc = register_module("fc", nn::Linear(4, 4));
+  }
+  Tensor forward(Tensor x) {
+    if (!mask.defined()) {
+      mask = torch::arange(4).to(torch::kFloat);
+    }
+    return fc(x) * mask;
+  }
+};
+TEMPER_MODULE(Masked);
+
+TEST(CasesH, H3_MaskMadeOnce) {
+  const auto report = expect_same([](Trial& run) {
+    Masked net;
+    run.compile(net);
+    for (int i = 0; i < 6; ++i) {
+      if (i == 2) {
+        run.steady();
+      }
+      auto y = net(torch::randn({2, 4}));
+      run.note("y", y);
+      run.note("mask", net->mask);
+      y.sum().backward();
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.steady, eager == 0 && program_calls == 4);
+}
+
+struct PointersImpl : temper::Module<PointersImpl> {
+  std::function<Tensor(const Tensor&)> activation;
+  Tensor (*pointer)(const Tensor&) = &torch::relu;
+
+  PointersImpl() {
+    reset();
+  }
+  void reset() override {
+    activation = [](const Tensor& x) { return x.tanh(); };
+  }
+  Tensor forward(Tensor x) {
+    return pointer(activation(x));
+  }
+};
+TEMPER_MODULE(Pointers);
+
+TEST(CasesH, H5_PointersSwappedWhileCompiled) {
+  const auto report = expect_same([](Trial& run) {
+    Pointers net;
+    run.compile(net);
+    const double shift = 0.25;
+    for (int i = 0; i < 12; ++i) {
+      if (i == 3) {
+        net->activation = [](const Tensor& x) { return x.sigmoid(); };
+      } else if (i == 6) {
+        net->pointer = &torch::exp;
+      } else if (i == 9) {
+        net->activation = [shift](const Tensor& x) { return x + shift; };
+      }
+      auto x = torch::randn({2, 4}).requires_grad_();
+      auto y = net(x);
+      run.note("y", y);
+      y.sum().backward();
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 4);
+  EXPECT_COUNTERS(report.total, program_calls == 8);
+}
+
+TEST(CasesH, H12_DestroyedWithACompiledBackwardPending) {
+  const auto report = expect_same([](Trial& run) {
+    auto x = torch::randn({2, 4}).requires_grad_();
+    std::vector<Tensor> weights;
+    Tensor y;
+    {
+      TwoLayers net;
+      if (run.compiled()) { // Not through the trial, which would keep it.
+        net->compile();
+      }
+      for (int i = 0; i < 4; ++i) {
+        net(x).sum().backward();
+      }
+      y = net(x); // Admitted, and its backward is known.
+      weights = net->parameters();
+    }
+    y.sum().backward();
+    run.note_grad("x", x);
+    for (const auto& w : weights) {
+      run.note_grad("w", w);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards == 4);
+}
+
+TEST(CasesH, H13_ScriptCaptured) {
+  const auto report = expect_same([](Trial& run) {
+    // Else TorchScript derives gradients by formulas of its own, which round
+    // otherwise than those of its operators.
+    const torch::jit::GraphOptimizerEnabledGuard no_optimizer(false);
+    torch::jit::Module script("m");
+    script.register_parameter("w", torch::full({4}, 0.5), false);
+    script.define(R"(
+      def forward(self, x):
+          y = torch.relu(x * self.w + 1)
+          return (y * torch.sigmoid(y)).sum(1)
+    )");
+    auto f = run.compile_function(
+        [&script](Tensor x) { return script.forward({x}).toTensor() * 2; },
+        script);
+    for (int i = 0; i < 10; ++i) {
+      auto x = torch::randn({i < 6 ? 3 : 2, 4}).requires_grad_();
+      auto y = f(x);
+      run.note("y", y);
+      y.sum().backward();
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 2);
+  EXPECT_COUNTERS(report.total, program_calls == 8);
+}
+
+TEST(CasesC, C1_OverlapOfForeignMemory) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor y) {
+      x *= 2;
+      auto z = x + y;
+      y.add_(z);
+      return z - x;
+    });
+    for (int i = 0; i < 12; ++i) {
+      std::vector<float> memory(8, 1.0F);
+      std::vector<float> apart(4, 1.0F);
+      auto x = torch::from_blob(memory.data(), {4});
+      auto y = torch::from_blob(
+          i % 4 < 2 ? apart.data() : memory.data() + (i % 4 - 1), {4});
+      run.note("z", f(x, y));
+      run.note("memory", torch::tensor(memory));
+      run.note("apart", torch::tensor(apart));
+    }
+  });
+  EXPECT_COUNTERS(report.total, traces >= 3 && with_reason);
+}
+
+} // namespace
+} // namespace temper::testing
