@@ -248,18 +248,8 @@ void ShadowRun::adopt(
     values[v] = std::move(object);
     return;
   }
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      c10::Storage(storage),
-      c10::DispatchKeySet(
-          c10::computeDispatchKey(type.dtype, c10::kStrided, type.device)),
-      c10::scalarTypeToTypeMeta(type.dtype));
-  c10::SmallVector<int64_t, 8> sizes;
-  for (const auto& dim : type.sizes) {
-    sizes.push_back(dim.size);
-  }
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(
-      sizes, type.strides, info.offset);
-  values[v] = std::move(tensor);
+  values[v] =
+      make_shadow_tensor(c10::Storage(storage), type, info, /*is_view=*/false);
 }
 
 void ShadowRun::restore() {
