@@ -69,7 +69,6 @@ std::shared_ptr<const runtime::Artifact> compile_aten(
   artifact->hash = skeleton.hash.hex();
   artifact->forward = lower_part(parts.forward, "forward");
   artifact->num_outputs = parts.num_outputs;
-  artifact->num_returned_mutations = parts.num_returned_mutations;
   for (const passes::SavedValue& value : parts.saved) {
     artifact->saved.push_back(saved(value));
   }

@@ -114,7 +114,7 @@ struct Decoded<const std::optional<at::Tensor>&> {
       value = tensor_at(frame, argument.single);
     }
   }
-  const std::optional<at::Tensor>& get() {
+  const std::optional<at::Tensor>& get() const {
     return value;
   }
   std::optional<at::Tensor> value;
@@ -150,7 +150,7 @@ template <>
 struct Decoded<const at::Scalar&> {
   Decoded(const Argument& argument, Frame& frame)
       : value(scalar_at(argument, frame).toScalar()) {}
-  const at::Scalar& get() {
+  const at::Scalar& get() const {
     return value;
   }
   at::Scalar value;
@@ -285,7 +285,7 @@ template <>
 struct Decoded<const at::ITensorListRef&> : Tensors {
   Decoded(const Argument& argument, Frame& frame)
       : Tensors(argument, frame), reference(at::TensorList(value)) {}
-  const at::ITensorListRef& get() {
+  const at::ITensorListRef& get() const {
     return reference;
   }
   at::ITensorListRef reference;
@@ -300,7 +300,7 @@ struct Decoded<const c10::List<std::optional<at::Tensor>>&> {
           r < 0 ? std::optional<at::Tensor>() : tensor_at(frame, r));
     }
   }
-  const c10::List<std::optional<at::Tensor>>& get() {
+  const c10::List<std::optional<at::Tensor>>& get() const {
     return value;
   }
   c10::List<std::optional<at::Tensor>> value;

@@ -294,7 +294,6 @@ class Partitioner {
     for (graph::Mutation mutation : in_.mutations) {
       if (mutation.as_output) {
         forward.outputs.push_back(mutation.value);
-        ++out_.num_returned_mutations;
       } else {
         mutation.input = moved[index(mutation.input)];
         forward.mutations.push_back(mutation);

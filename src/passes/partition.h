@@ -46,7 +46,6 @@ struct SegmentGraph {
 struct Partition {
   graph::Graph forward;
   int32_t num_outputs = 0;
-  int32_t num_returned_mutations = 0;
   std::vector<SavedValue> saved;
   std::vector<SegmentGraph> segments;
   int32_t num_carried = 0;

@@ -49,7 +49,6 @@ struct Artifact {
   /// too: the caller returns the input instead.
   std::shared_ptr<const program::Program> forward;
   int32_t num_outputs = 0; ///< Graph outputs.
-  int32_t num_returned_mutations = 0;
   std::vector<Saved> saved;
   std::vector<BackwardProgram> segments; ///< As `graph::Graph::segments`.
   int32_t num_carried = 0;

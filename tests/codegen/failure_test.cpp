@@ -1,4 +1,4 @@
-// What a compile that fails leaves behind, what mutants change, and pruning.
+// What a compile that fails leaves behind, and what mutants change.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -8,12 +8,9 @@
 #include "codegen/compile_aten.h"
 #include "graph/build.h"
 #include "graph/skeleton.h"
-#include "ops/op_info.h"
 #include "passes/mutants.h"
 #include "passes/test_hooks.h"
-#include "program/prune.h"
 #include "runtime/artifact_store.h"
-#include "runtime/executor.h"
 #include "support/raw_builder.h"
 #include "support/run_artifact.h"
 
@@ -109,52 +106,6 @@ TEST(Failures, AnEpilogueCopyThatIsSkippedIsNoticed) {
   const passes::mutants::Scope scope(&passes::mutants::skip_epilogue_copy);
   EXPECT_FALSE(support::compiled_equals_raw(raw, {torch::zeros({4}), x}));
   EXPECT_EQ(passes::mutants::Scope::changed(), 1);
-}
-
-bool has_effect(const c10::OperatorHandle& op) {
-  return ops::info(op).rng || ops::info(op).impure;
-}
-
-TEST(Prune, LeavesOutWhatOnlyOtherOutputsNeed) {
-  const Example example;
-  const auto artifact = compile_aten(example.raw);
-  const program::Program& whole = *artifact->segments[0].program;
-  ASSERT_EQ(whole.instructions.size(), 2);
-  const program::Program pruned =
-      program::prune(whole, {false, true}, &has_effect);
-  EXPECT_EQ(support::count_instructions(pruned, "aten::gelu_backward"), 0);
-  EXPECT_EQ(support::count_instructions(pruned, "aten::mul.Tensor"), 1);
-  EXPECT_EQ(pruned.num_inputs, whole.num_inputs);
-  EXPECT_EQ(pruned.outputs[0], program::kNoRegister);
-  // A forward keeps its mutation, whatever is needed of its outputs.
-  const program::Program& forward = *artifact->forward;
-  const program::Program effects = program::prune(
-      forward, std::vector<bool>(forward.outputs.size()), &has_effect);
-  EXPECT_EQ(support::count_instructions(effects, "aten::add_.Tensor"), 1);
-  EXPECT_EQ(support::count_instructions(effects, "aten::mul.Tensor"), 0);
-}
-
-TEST(Prune, KeepsWritesToWhatIsNeeded) {
-  RawBuilder b;
-  const auto vx = b.input(torch::ones({4}), "x");
-  const auto y = b.call1("aten::neg", {vx});
-  const auto half = b.call1(
-      "aten::slice.Tensor",
-      {y, num(int64_t{0}), num(int64_t{0}), num(int64_t{2})});
-  b.call("aten::zero_", {half});
-  b.output(y);
-  b.output(b.call1("aten::exp", {vx}));
-  const auto artifact = compile_aten(b.graph());
-  const program::Program pruned =
-      program::prune(*artifact->forward, {true, false}, &has_effect);
-  EXPECT_EQ(pruned.instructions.size(), 3);
-  const auto outputs = runtime::run(
-      pruned,
-      {torch::ones({4})},
-      graph::skeleton(b.graph()).slots.data(),
-      nullptr);
-  EXPECT_EQ(outputs[0].sum().item<float>(), -2.0F);
-  EXPECT_FALSE(outputs[1].defined());
 }
 
 TEST(Backends, AreFoundByNameAndBuiltInOnesStay) {
