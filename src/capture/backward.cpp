@@ -79,6 +79,13 @@ bool is_accumulate(Node* node) {
   return dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
 }
 
+// LibTorch's own nodes are in its namespace; those of custom functions, too.
+bool is_user_code(const Node& node) {
+  const std::string_view type = typeid(node).name();
+  return !type.starts_with("N5torch8autograd") ||
+      type.find("CppNode") != std::string_view::npos;
+}
+
 size_t bytes_of(const graph::Type& type) {
   size_t bytes = c10::elementSize(type.dtype);
   for (const auto& dim : type.sizes) {
@@ -97,9 +104,7 @@ Edge edge_of_input(
         ? argument_edges[static_cast<size_t>(binding.argument)]
         : Edge();
   }
-  const at::Tensor tensor(
-      c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(
-          binding.watched));
+  const at::Tensor tensor = binding.tensor(arguments);
   return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor)
                                 : Edge();
 }
@@ -504,8 +509,13 @@ void BackwardRecord::before(Node* node, variable_list& gradients) {
     return;
   }
   last_.visited[nodes_.at(node)] = true;
+  last_.user_code = last_.user_code || is_user_code(*node);
   inside_ = true;
   ops_before_ = recorder_->trace().graph.ops.size();
+  for (const auto& gradient : gradients) {
+    recorder_->watch_memory(gradient);
+  }
+  recorder_->resume();
   begin_intercept(*recorder_);
 }
 
@@ -532,6 +542,7 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
     return;
   }
   end_intercept();
+  recorder_->pause();
   inside_ = false;
   note_reader(node);
   const auto& edges = node->next_edges();
@@ -547,6 +558,10 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
     if (value == kNoValue) {
       recorder_->fail(
           node->name() + " returned a gradient that no tensor op made");
+      return;
+    }
+    if (is_user_code(*node) && recorder_->is_uninitialised(value)) {
+      recorder_->fail(kRawAccess);
       return;
     }
     const Port port{edges[i].function.get(), edges[i].input_nr};

@@ -7,6 +7,9 @@
 namespace temper::capture {
 namespace {
 
+// The key that temper intercepts. In LibTorch 2.15 nothing else uses it.
+constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
+
 thread_local Interceptor* current = nullptr;
 
 void fallback(
@@ -23,10 +26,25 @@ void fallback(
   current->handle(op, below, stack);
 }
 
+// The key is not excluded for a while, within `fallback`.
+class AllowKey {
+ public:
+  AllowKey() {
+    c10::impl::tls_set_dispatch_key_excluded(kKey, false);
+  }
+  ~AllowKey() {
+    c10::impl::tls_set_dispatch_key_excluded(kKey, true);
+  }
+  AllowKey(const AllowKey&) = delete;
+  AllowKey& operator=(const AllowKey&) = delete;
+};
+
 } // namespace
 
-Interceptor* current_interceptor() {
-  return capturing() ? current : nullptr;
+void call_parts(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+  const AllowKey allow;
+  op.callBoxedForDispatchKey(
+      c10::DispatchKey::CompositeImplicitAutograd, *stack);
 }
 
 bool capturing() {

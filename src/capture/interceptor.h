@@ -8,24 +8,22 @@
 
 namespace temper::capture {
 
-/// The key temper intercepts. In 2.15 nothing else uses it.
-constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
-
 /// Handles every op that a thread calls while an `InterceptScope` is alive.
 class Interceptor {
  public:
   virtual ~Interceptor() = default;
   /// Handles one op: `stack` holds its arguments and must hold its results
-  /// afterwards. Called with `kKey` excluded, so ops called from here are not
-  /// intercepted. `below` are the keys to redispatch with.
+  /// afterwards. Ops called from here are not intercepted. `below` are the keys
+  /// to redispatch with.
   virtual void handle(
       const c10::OperatorHandle& op,
       c10::DispatchKeySet below,
       torch::jit::Stack* stack) = 0;
 };
 
-/// The interceptor that ops of this thread reach now, or null.
-Interceptor* current_interceptor();
+/// For `Interceptor::handle`: runs a composite op as its parts, each of which
+/// is intercepted.
+void call_parts(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
 /// True iff this thread's ops are being captured (so that a compiled module
 /// called now is part of that capture).

@@ -31,6 +31,9 @@ struct RecordedBackward {
   /// can't run again unless the graph is retained.
   std::vector<bool> readers;
   std::vector<bool> visited; ///< Likewise: it ran.
+  /// One of them ran code of the user's (a custom autograd function). No shadow
+  /// run proves that it does the same each time.
+  bool user_code = false;
 };
 
 /// 0 where autocast is off on the CPU, else another number for each dtype.

@@ -219,14 +219,22 @@ c10::intrusive_ptr<c10::StorageImpl> Ledger::storage(int32_t number) const {
                 : homes_[static_cast<size_t>(at)].reference.lock();
 }
 
-std::vector<graph::ValueId> Ledger::alive_values() const {
+std::vector<graph::ValueId> Ledger::alive_values(
+    bool views_of_arguments) const {
+  const auto& inputs = trace_->graph.inputs;
+  const auto counts = [&](graph::ValueId value) {
+    const auto storage = trace_->values[static_cast<size_t>(value)].storage;
+    const auto input = trace_->storages[static_cast<size_t>(storage)].input;
+    return input < 0 ||
+        (views_of_arguments &&
+         trace_->bindings[static_cast<size_t>(input)].argument >= 0 &&
+         std::none_of(inputs.begin(), inputs.end(), [&](const auto& each) {
+           return each.value == value;
+         }));
+  };
   std::vector<graph::ValueId> result;
   for (const auto& object : objects_) {
-    const auto storage =
-        trace_->values[static_cast<size_t>(object.value)].storage;
-    const bool from_input =
-        trace_->storages[static_cast<size_t>(storage)].input >= 0;
-    if (!from_input && !object.reference.expired()) {
+    if (!object.reference.expired() && counts(object.value)) {
       result.push_back(object.value);
     }
   }

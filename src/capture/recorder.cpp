@@ -10,7 +10,6 @@
 #include <ATen/Functions.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/WrapDimMinimal.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <algorithm>
 
@@ -28,16 +27,6 @@ using graph::ValueId;
 
 // Constants are copied into the graph as text: keep them small.
 constexpr int64_t kMaxLiteralBytes = 4096;
-
-// Interception on again while a composite op runs its parts.
-struct AllowKey {
-  AllowKey() {
-    c10::impl::tls_set_dispatch_key_excluded(kKey, false);
-  }
-  ~AllowKey() {
-    c10::impl::tls_set_dispatch_key_excluded(kKey, true);
-  }
-};
 
 bool is_plain(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided && !tensor.is_nested() &&
@@ -88,6 +77,98 @@ void Recorder::fail(const std::string& reason) {
 
 bool Recorder::generator_touched() const {
   return !(GeneratorState::current() == generator_);
+}
+
+void Recorder::resume() {
+  for (const auto& argument : arguments_) {
+    watch_memory(argument);
+  }
+  for (const auto& result : results_) {
+    if (const auto storage = result.lock()) {
+      raw_.watch({storage});
+    }
+  }
+  raw_.resume();
+}
+
+void Recorder::pause() {
+  raw_.pause();
+  release_memory(arguments_);
+  for (const auto& result : results_) {
+    if (const auto storage = result.lock()) {
+      raw_.release(storage.get());
+    }
+  }
+  if (raw_.seen()) {
+    fail(kRawAccess);
+  }
+}
+
+void Recorder::watch_memory(const at::Tensor& tensor) {
+  if (tensor.defined() && is_plain(tensor)) {
+    raw_.watch({c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+        tensor.storage().unsafeGetStorageImpl())});
+  }
+}
+
+void Recorder::release_memory(const std::vector<at::Tensor>& tensors) {
+  for (const auto& tensor : tensors) {
+    if (tensor.defined() && is_plain(tensor)) {
+      raw_.release(tensor.storage().unsafeGetStorageImpl());
+    }
+  }
+}
+
+bool Recorder::is_uninitialised(ValueId value) const {
+  const auto number =
+      static_cast<size_t>(trace_.values[static_cast<size_t>(value)].storage);
+  return uninitialised_by_[number] >= 0 && !trace_.storages[number].written;
+}
+
+// Watched tensors are left out: other threads may use them at any time. So is
+// what is uninitialised: `torch::tensor({1, 2})` fills it from outside.
+void Recorder::watch_values(const graph::Op& op) {
+  c10::SmallVector<RawAccess::Storage, 8> storages;
+  const auto add = [&](ValueId value) {
+    if (value == kNoValue || is_uninitialised(value)) {
+      return;
+    }
+    const auto number = trace_.values[static_cast<size_t>(value)].storage;
+    const auto input = trace_.storages[static_cast<size_t>(number)].input;
+    if (input >= 0 &&
+        trace_.bindings[static_cast<size_t>(input)].watched != nullptr) {
+      return;
+    }
+    if (auto storage = ledger_.storage(number)) {
+      storages.push_back(std::move(storage));
+    }
+  };
+  for (const auto& operand_in : op.operands) {
+    add(operand_in.value);
+    std::for_each(operand_in.values.begin(), operand_in.values.end(), add);
+  }
+  std::for_each(op.results.begin(), op.results.end(), add);
+  raw_.watch(storages);
+}
+
+void Recorder::end_call(const std::vector<at::Tensor>& results) {
+  for (const auto& result : results) {
+    if (result.defined() && is_plain(result)) {
+      results_.push_back(result.storage().getWeakStorageImpl());
+    }
+  }
+  release_memory(results);
+  for (size_t i = 0; i < start_versions_.size(); ++i) {
+    const auto value = trace_.graph.inputs[i].value;
+    const auto& storage = trace_.storages[static_cast<size_t>(
+        trace_.values[static_cast<size_t>(value)].storage)];
+    // What counted up a version otherwise was another thread.
+    if (start_versions_[i] >= 0 && (storage.written || storage.rebound)) {
+      auto& binding = trace_.bindings[i];
+      binding.version_steps =
+          binding.tensor(arguments_)._version() - start_versions_[i];
+    }
+  }
 }
 
 int32_t Recorder::add_slot(const c10::IValue& value) {
@@ -150,6 +231,9 @@ ValueId Recorder::add_input(
   }
   trace_.graph.inputs.push_back({id, role, name});
   trace_.bindings.push_back(binding);
+  // Ops count versions up above this key, after they ran: none has yet.
+  start_versions_.resize(trace_.graph.inputs.size(), -1);
+  start_versions_.back() = tensor.is_inference() ? -1 : tensor._version();
   return id;
 }
 
@@ -556,15 +640,26 @@ void Recorder::handle(
     torch::jit::Stack* stack) {
   const auto& info = op_info(op);
   if (info.decompose) {
-    AllowKey allow;
-    op.callBoxedForDispatchKey(
-        c10::DispatchKey::CompositeImplicitAutograd, *stack);
+    call_parts(op, stack);
     return;
   }
+  const RawAccess::InOperator in(raw_);
   if (failed()) {
     op.redispatchBoxed(below, stack);
     return;
   }
+  const auto before = trace_.graph.ops.size();
+  handle_op(info, op, below, stack);
+  for (size_t i = before; i < trace_.graph.ops.size(); ++i) {
+    watch_values(trace_.graph.ops[i]);
+  }
+}
+
+void Recorder::handle_op(
+    const OpInfo& info,
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet below,
+    torch::jit::Stack* stack) {
   if (info.equal) {
     handle_equal(op, below, stack);
     return;
@@ -654,7 +749,9 @@ void Recorder::handle(
   }
   if (rebound.defined()) {
     // The object now looks at its memory in the way of the view op's result.
-    recorded.results = {add_value(rebound, ledger_.find_storage(rebound))};
+    const auto storage = ledger_.find_storage(rebound);
+    trace_.storages[static_cast<size_t>(storage)].rebound = true;
+    recorded.results = {add_value(rebound, storage)};
     trace_.graph.ops.push_back(std::move(recorded));
     OpRecord record{&op_info(*info.as_view), true, false, true};
     record.grad_mode = at::GradMode::is_enabled();

@@ -10,6 +10,7 @@
 #include "capture/generator_state.h"
 #include "capture/interceptor.h"
 #include "capture/ledger.h"
+#include "capture/raw_access.h"
 #include "capture/trace.h"
 
 namespace temper::capture {
@@ -65,16 +66,31 @@ class Recorder : public Interceptor {
   /// Says that `tensor` holds the value of a `record_sum`.
   void place_sum(graph::ValueId sum, const at::Tensor& tensor);
 
-  /// The path of the parameter used last: where in the model we are.
-  const std::string& place() const {
-    return place_;
-  }
-
   Trace& trace() {
+    return trace_;
+  }
+  const Trace& trace() const {
     return trace_;
   }
   const Ledger& ledger() const {
     return ledger_;
+  }
+  /// The user's code runs on this thread from now on, until `pause`: what it
+  /// does to memory past operators is noticed.
+  void resume();
+  void pause();
+  /// Likewise of memory that this tensor lives in.
+  void watch_memory(const at::Tensor& tensor);
+  /// The call has ended with these results: fills `Binding::version_steps`, and
+  /// their memory is the user's now.
+  void end_call(const std::vector<at::Tensor>& results);
+  /// True iff nothing but code outside of ops has filled this value's memory,
+  /// or nothing at all.
+  bool is_uninitialised(graph::ValueId value) const;
+  /// True iff another thread has looked at the call's memory: perhaps not
+  /// because of this call.
+  bool memory_touched_elsewhere() const {
+    return raw_.seen_elsewhere();
   }
   /// Compares the generator's state with that after the last op: true iff
   /// somebody drew or seeded behind the dispatcher.
@@ -106,6 +122,13 @@ class Recorder : public Interceptor {
   graph::ValueId add_literal(const at::Tensor& tensor, graph::ValueId source);
   bool from_argument(const graph::Op& op) const;
   int32_t add_slot(const c10::IValue& value);
+  void watch_values(const graph::Op& op);
+  void release_memory(const std::vector<at::Tensor>& tensors);
+  void handle_op(
+      const OpInfo& info,
+      const c10::OperatorHandle& op,
+      c10::DispatchKeySet below,
+      torch::jit::Stack* stack);
   void record_results(
       const OpInfo& info,
       graph::Op& op,
@@ -123,10 +146,15 @@ class Recorder : public Interceptor {
   FindWatched find_watched_;
   Trace trace_;
   Ledger ledger_;
+  /// By graph input: its version when it became one; -1 if it has none.
+  std::vector<int64_t> start_versions_;
   /// For storages made uninitialised by an op: that op, else -1.
   std::vector<int32_t> uninitialised_by_;
   GeneratorState generator_;
-  std::string place_;
+  RawAccess raw_;
+  /// Memory of the call's results.
+  std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> results_;
+  std::string place_; ///< Path of the watched tensor used last.
 };
 
 } // namespace temper::capture

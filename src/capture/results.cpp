@@ -84,15 +84,6 @@ bool find_chain(
   }
 }
 
-at::Tensor input_tensor(
-    const Binding& binding,
-    const std::vector<at::Tensor>& arguments) {
-  return binding.argument >= 0
-      ? arguments[static_cast<size_t>(binding.argument)]
-      : at::Tensor(c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
-                       reclaim_copy(binding.watched));
-}
-
 // True iff taking the chain of views again gives a tensor with the autograd
 // metadata of the result (a write or requires_grad_() may have changed them).
 bool retakes(
@@ -131,10 +122,12 @@ at::Tensor apply_views(
 std::vector<ResultPlan> plan_results(
     Recorder& recorder,
     const std::vector<at::Tensor>& results,
-    const std::vector<at::Tensor>& arguments) {
+    const std::vector<at::Tensor>& arguments,
+    size_t rewritten) {
   auto& trace = recorder.trace();
   auto& graph = trace.graph;
   graph.num_forward_ops = static_cast<int32_t>(graph.ops.size());
+  recorder.end_call(results);
   std::vector<ResultPlan> plans(results.size());
   const auto output_of = [&](ValueId value) {
     const auto it =
@@ -163,6 +156,11 @@ std::vector<ResultPlan> plan_results(
       continue;
     }
     plan.requires_grad = result.requires_grad();
+    if (i + rewritten >= results.size()) {
+      plan.kind = ResultPlan::Kind::kOutput;
+      plan.index = output_of(values[i]);
+      continue;
+    }
     const auto same = std::find_if(
         results.begin(),
         results.begin() + static_cast<ptrdiff_t>(i),
@@ -194,8 +192,7 @@ std::vector<ResultPlan> plan_results(
       } else if (!retakes(
                      trace,
                      plan,
-                     input_tensor(
-                         trace.bindings[static_cast<size_t>(plan.index)],
+                     trace.bindings[static_cast<size_t>(plan.index)].tensor(
                          arguments),
                      result)) {
         recorder.fail("a result is a view of an input with another history");

@@ -44,11 +44,13 @@ at::Tensor apply_views(
     at::Tensor tensor);
 
 /// Plans every result, sets the graph's outputs and mutations, and ends the
-/// forward part. `original` maps a result to the call's own tensor. Notes in
-/// the recorder what can't be planned.
+/// forward part. The last `rewritten` results are arguments that were written
+/// with a history of the call's: their content is a graph output. Notes in the
+/// recorder what can't be planned.
 std::vector<ResultPlan> plan_results(
     Recorder& recorder,
     const std::vector<at::Tensor>& results,
-    const std::vector<at::Tensor>& arguments);
+    const std::vector<at::Tensor>& arguments,
+    size_t rewritten);
 
 } // namespace temper::capture

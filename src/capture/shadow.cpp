@@ -1,14 +1,6 @@
 // The shadow executor: matching.
 #include "capture/shadow.h"
 
-#include <ATen/core/TensorBase.h>
-#include <c10/core/DispatchKey.h>
-#include <c10/core/InferenceMode.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <torch/csrc/autograd/edge.h>
-#include <torch/csrc/autograd/node.h>
-#include <torch/csrc/autograd/variable.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdint>
@@ -21,19 +13,6 @@ namespace {
 using graph::kNoValue;
 using graph::Operand;
 using graph::ValueId;
-
-at::Tensor make_tensor(
-    c10::Storage storage,
-    c10::DispatchKeySet keys,
-    c10::ScalarType dtype,
-    at::IntArrayRef sizes,
-    at::IntArrayRef strides,
-    int64_t offset) {
-  auto tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype));
-  tensor.unsafeGetTensorImpl()->set_sizes_and_strides(sizes, strides, offset);
-  return tensor;
-}
 
 bool same_constant(const c10::IValue& a, const c10::IValue& b) {
   if (a.isInt()) {
@@ -58,7 +37,7 @@ ShadowRun::ShadowRun(
     const std::vector<at::Tensor>& arguments,
     FindWatched find_watched)
     : trace_(trace),
-      originals_(arguments),
+      arguments_(trace, arguments),
       find_watched_(std::move(find_watched)),
       ledger_(trace),
       num_ops_(static_cast<size_t>(trace.graph.num_forward_ops)),
@@ -71,126 +50,44 @@ ShadowRun::ShadowRun(
           static_cast<int32_t>(i);
     }
   }
-  // A batch may be a slice of another tensor: its offset is free. Shadows have
-  // the trace's offset, by which values are recognised.
-  offsets_.reserve(originals_.size());
-  std::vector<size_t> nbytes;
-  for (const auto& original : originals_) {
-    const bool plain =
-        original.defined() && original.unsafeGetTensorImpl()->has_storage();
-    offsets_.push_back(plain ? original.storage_offset() : 0);
-    nbytes.push_back(plain ? original.storage().nbytes() : 0);
-  }
-  for (size_t i = 0; i < trace.bindings.size(); ++i) {
-    const auto argument = trace.bindings[i].argument;
-    if (argument >= 0) {
-      const auto& info =
-          trace.values[static_cast<size_t>(trace.graph.inputs[i].value)];
-      const auto a = static_cast<size_t>(argument);
-      offsets_[a] = info.offset;
-      nbytes[a] = std::max(
-          nbytes[a], trace.storages[static_cast<size_t>(info.storage)].nbytes);
-    }
-  }
-  std::vector<std::pair<const c10::StorageImpl*, c10::Storage>> made;
-  for (size_t a = 0; a < originals_.size(); ++a) {
-    const auto& original = originals_[a];
-    if (!original.defined() || !original.unsafeGetTensorImpl()->has_storage()) {
-      shadows_.push_back(original);
-      continue;
-    }
-    const auto* impl = original.storage().unsafeGetStorageImpl();
-    c10::Storage storage;
-    for (const auto& [seen, its_shadow] : made) {
-      if (seen == impl) {
-        storage = its_shadow;
-      }
-    }
-    if (!storage) {
-      storage = make_shadow_storage(nbytes[a], original.device());
-      made.emplace_back(impl, storage);
-    }
-    // The same object twice stays one object.
-    at::Tensor shadow;
-    for (size_t i = 0; i < shadows_.size(); ++i) {
-      if (originals_[i].is_same(original)) {
-        shadow = shadows_[i];
-      }
-    }
-    if (!shadow.defined()) {
-      // In inference mode, too, a normal tensor's shadow is a normal one.
-      const c10::InferenceMode as_original(original.is_inference());
-      shadow = make_tensor(
-          storage,
-          original.key_set(),
-          original.scalar_type(),
-          original.sizes(),
-          original.strides(),
-          offsets_[a]);
-      auto* shadow_impl = shadow.unsafeGetTensorImpl();
-      if (original.unsafeGetTensorImpl()->is_wrapped_number()) {
-        shadow_impl->set_wrapped_number(true);
-      }
-      if (!original.is_inference()) {
-        shadow_impl->set_version_counter(
-            original.unsafeGetTensorImpl()->version_counter());
-      }
-      if (original.requires_grad()) {
-        namespace autograd = torch::autograd;
-        if (original.is_leaf()) {
-          shadow.set_requires_grad(true);
-          auto accumulator = autograd::impl::grad_accumulator(original);
-          autograd::impl::set_grad_accumulator(
-              shadow, c10::weak_intrusive_ptr<autograd::Node>(accumulator));
-          accumulators_.push_back(std::move(accumulator));
-        } else {
-          autograd::impl::set_gradient_edge(
-              shadow, autograd::impl::gradient_edge(original));
-        }
-      }
-    }
-    shadows_.push_back(shadow);
-  }
+  inputs_.resize(trace.bindings.size());
   for (size_t i = 0; i < trace.bindings.size(); ++i) {
     const auto& binding = trace.bindings[i];
     if (trace.graph.inputs[i].role == graph::Role::kTangent) {
       continue;
     }
     const auto value = trace.graph.inputs[i].value;
-    const auto storage = trace.values[static_cast<size_t>(value)].storage;
-    const auto tensor = binding.argument >= 0
-        ? shadows_[static_cast<size_t>(binding.argument)]
-        : input_tensor(static_cast<int32_t>(i));
-    ledger_.bind_new(tensor, value, /*new_storage=*/false);
-    if (trace.storages[static_cast<size_t>(storage)].written) {
-      auto real = input_tensor(static_cast<int32_t>(i));
-      if (!real.is_inference()) {
-        const auto version = real._version();
-        versions_.emplace_back(std::move(real), version);
-      }
+    auto real = binding.tensor(arguments);
+    if (binding.argument >= 0) {
+      const auto a = static_cast<size_t>(binding.argument);
+      ledger_.bind_new(arguments_.shadows()[a], value, /*new_storage=*/false);
+    } else {
+      ledger_.bind_new(real, value, /*new_storage=*/false);
+      inputs_[i] = ObjectState::of(real);
+    }
+    if (binding.version_steps > 0) {
+      const auto version = real._version();
+      versions_.emplace_back(std::move(real), version);
     }
   }
 }
 
 ShadowRun::~ShadowRun() = default;
 
-at::Tensor ShadowRun::input_tensor(int32_t input) const {
-  const auto& binding = trace_.bindings[static_cast<size_t>(input)];
-  if (binding.argument >= 0) {
-    return originals_[static_cast<size_t>(binding.argument)];
-  }
-  return at::Tensor(
-      c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(
-          binding.watched));
-}
-
-at::Tensor ShadowRun::original(const at::Tensor& tensor) const {
-  for (size_t i = 0; i < shadows_.size(); ++i) {
-    if (shadows_[i].defined() && shadows_[i].is_same(tensor)) {
-      return originals_[i];
+std::string ShadowRun::object_change(
+    const std::vector<int32_t>& rewritten) const {
+  for (size_t i = 0; i < inputs_.size(); ++i) {
+    const auto& binding = trace_.bindings[i];
+    if (binding.watched == nullptr) {
+      continue;
+    }
+    const auto now = ObjectState::of(binding.tensor(arguments_.originals()));
+    if (const char* what = inputs_[i].change(now)) {
+      return c10::str(
+          "the call ", what, " '", trace_.graph.inputs[i].name, "'");
     }
   }
-  return tensor;
+  return arguments_.change(rewritten);
 }
 
 bool ShadowRun::complete() const {
@@ -493,15 +390,7 @@ void ShadowRun::handle(
     torch::jit::Stack* stack) {
   const auto& info = info_of(op);
   if (info.decompose) {
-    c10::impl::tls_set_dispatch_key_excluded(kKey, false);
-    try {
-      op.callBoxedForDispatchKey(
-          c10::DispatchKey::CompositeImplicitAutograd, *stack);
-    } catch (...) {
-      c10::impl::tls_set_dispatch_key_excluded(kKey, true);
-      throw;
-    }
-    c10::impl::tls_set_dispatch_key_excluded(kKey, true);
+    call_parts(op, stack);
     return;
   }
   if (materialised_) {

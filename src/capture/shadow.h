@@ -18,6 +18,7 @@
 #include "capture/interceptor.h"
 #include "capture/ledger.h"
 #include "capture/recorder.h"
+#include "capture/shadow_arguments.h"
 #include "capture/shadow_tensor.h"
 #include "capture/trace.h"
 
@@ -34,7 +35,7 @@ class ShadowRun : public Interceptor {
 
   /// To be passed to the user's code in the place of the arguments.
   const std::vector<at::Tensor>& arguments() const {
-    return shadows_;
+    return arguments_.shadows();
   }
 
   void handle(
@@ -55,10 +56,24 @@ class ShadowRun : public Interceptor {
   bool is(const at::Tensor& tensor, graph::ValueId value) const;
   /// The call's own tensor if `tensor` is the shadow of an argument, else
   /// `tensor`.
-  at::Tensor original(const at::Tensor& tensor) const;
-  /// Values of shadow tensors that are still alive.
+  at::Tensor original(const at::Tensor& tensor) const {
+    return arguments_.original(tensor);
+  }
+  /// What the code did to a tensor besides running operators ("the call adds a
+  /// hook to 'weight'"); empty if nothing. Of a run that is complete. The
+  /// `rewritten` arguments are to have another history.
+  std::string object_change(const std::vector<int32_t>& rewritten) const;
+  /// Lets go of the histories that these arguments' shadows were given.
+  void drop_histories(const std::vector<int32_t>& rewritten) {
+    arguments_.drop_histories(rewritten);
+  }
+  /// Values of shadow tensors that are still alive, beside the arguments.
   std::vector<graph::ValueId> alive_values() const {
-    return ledger_.alive_values();
+    return ledger_.alive_values(/*views_of_arguments=*/true);
+  }
+  /// An argument of which somebody else holds the shadow, or -1.
+  int32_t kept_argument() const {
+    return arguments_.kept();
   }
 
   /// Runs what was matched so far for real; from then on every shadow has data
@@ -66,6 +81,10 @@ class ShadowRun : public Interceptor {
   void materialise(const std::string& why);
   bool materialised() const {
     return materialised_;
+  }
+  /// After a materialised run: see `ShadowArguments::give_back`.
+  std::string give_back() {
+    return arguments_.give_back();
   }
   /// Undoes the effects of a complete run (version counters).
   void restore();
@@ -104,8 +123,6 @@ class ShadowRun : public Interceptor {
       const graph::Op& op,
       const c10::OperatorHandle& handle,
       const torch::jit::Stack& stack);
-  at::Tensor input_tensor(int32_t input) const;
-  int64_t byte_shift(size_t argument) const;
   void execute(size_t op_index, std::vector<at::Tensor>& values);
   void adopt(
       const at::Tensor& real,
@@ -113,15 +130,13 @@ class ShadowRun : public Interceptor {
       std::vector<at::Tensor>& values);
 
   const Trace& trace_;
-  std::vector<at::Tensor> originals_;
-  std::vector<at::Tensor> shadows_;
-  std::vector<int64_t> offsets_; ///< Of the shadows, in elements.
-  std::vector<c10::intrusive_ptr<torch::autograd::Node>> accumulators_;
+  ShadowArguments arguments_;
   FindWatched find_watched_;
   Ledger ledger_;
   size_t num_ops_; ///< Of the trace's forward part.
   std::vector<int32_t> producer_; ///< By value: synthetic op, or -1.
   std::vector<std::pair<at::Tensor, int64_t>> versions_; ///< To restore.
+  std::vector<ObjectState> inputs_; ///< Of watched graph inputs, at the start.
   size_t next_ = 0; ///< The op of the trace expected next.
   size_t synthetic_from_ = 0; ///< Synthetic ops before `next_`.
   bool materialised_ = false;

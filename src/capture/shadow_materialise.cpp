@@ -138,33 +138,13 @@ void ShadowRun::materialise(const std::string& why) {
   divergence_ = why;
   const NoInterceptScope quiet;
   std::vector<at::Tensor> values(trace_.graph.values.size());
-  // Arguments: their shadows get the real memory, kept alive by the pointer.
-  for (size_t i = 0; i < originals_.size(); ++i) {
-    if (!originals_[i].defined() || shadows_[i].is_same(originals_[i])) {
-      continue;
-    }
-    auto* shadow = shadows_[i].storage().unsafeGetStorageImpl();
-    if (!shadow->throw_on_immutable_data_ptr()) {
-      continue;
-    }
-    const auto& real = originals_[i].storage();
-    auto keep = std::make_unique<c10::Storage>(real);
-    auto* data = static_cast<char*>(
-                     const_cast<void*>(real.unsafeGetStorageImpl()->data())) +
-        byte_shift(i);
-    shadow->clear_data_ptr_access_error_msg_();
-    shadow->set_data_ptr_noswap(at::DataPtr(
-        data,
-        keep.release(),
-        [](void* context) { delete static_cast<c10::Storage*>(context); },
-        originals_[i].device()));
-  }
+  arguments_.share_memory();
   for (size_t i = 0; i < trace_.bindings.size(); ++i) {
     if (trace_.graph.inputs[i].role == graph::Role::kTangent) {
       continue;
     }
     values[static_cast<size_t>(trace_.graph.inputs[i].value)] =
-        input_tensor(static_cast<int32_t>(i));
+        trace_.bindings[i].tensor(arguments_.originals());
   }
   for (size_t i = 0; i < next_; ++i) {
     execute(i, values);
@@ -178,32 +158,17 @@ void ShadowRun::materialise(const std::string& why) {
     if (!object.defined()) {
       continue;
     }
-    const auto real = input_tensor(input);
     const auto argument = trace_.bindings[static_cast<size_t>(input)].argument;
-    if (argument >= 0 && !real.is_alias_of(object)) {
-      auto* impl = object.unsafeGetTensorImpl();
-      impl->set_storage_keep_dtype(real.storage());
-      impl->set_storage_offset(
-          impl->storage_offset() +
-          byte_shift(static_cast<size_t>(argument)) /
-              static_cast<int64_t>(impl->itemsize()));
+    if (argument >= 0) {
+      arguments_.move_home(object, static_cast<size_t>(argument));
     }
   }
-  for (size_t i = 0; i < originals_.size(); ++i) {
-    if (originals_[i].defined() && !shadows_[i].is_same(originals_[i]) &&
-        !shadows_[i].is_alias_of(originals_[i])) {
-      auto* shadow = shadows_[i].unsafeGetTensorImpl();
-      shadow->set_storage_keep_dtype(originals_[i].storage());
-      shadow->set_storage_offset(originals_[i].storage_offset());
+  const auto& shadows = arguments_.shadows();
+  for (size_t a = 0; a < shadows.size(); ++a) {
+    if (shadows[a].defined()) {
+      arguments_.move_home(shadows[a], a);
     }
   }
-}
-
-// From a shadow argument's place in its storage to the real one's.
-int64_t ShadowRun::byte_shift(size_t argument) const {
-  const auto& real = originals_[argument];
-  return (real.storage_offset() - offsets_[argument]) *
-      static_cast<int64_t>(real.itemsize());
 }
 
 void ShadowRun::execute(size_t op_index, std::vector<at::Tensor>& values) {

@@ -25,12 +25,21 @@ struct StorageInfo {
   size_t nbytes = 0;
   int32_t input = -1; ///< The graph input that brought it, or -1.
   bool written = false; ///< By an op, after it was there.
+  /// Seen in a new way by an in-place view op (`unsqueeze_`), which counts up
+  /// the version like a write.
+  bool rebound = false;
 };
 
 /// Where a graph input's tensor comes from at a call.
 struct Binding {
   int32_t argument = -1; ///< Index into the call's tensors, or -1:
   at::TensorImpl* watched = nullptr; ///< a tensor of the watched state.
+  /// By how much the call counts up its version. Ops through `.data()` and
+  /// writes that no schema tells (running statistics) count nothing.
+  int64_t version_steps = 0;
+
+  /// The tensor at a call with these arguments.
+  at::Tensor tensor(const std::vector<at::Tensor>& arguments) const;
 };
 
 /// Beside each op of the graph.

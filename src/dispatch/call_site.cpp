@@ -153,8 +153,8 @@ Outcome CallSite::Impl::run_plan_of(
     const std::shared_ptr<Signature>& signature,
     const std::shared_ptr<const Plan>& plan,
     const Call& call,
+    UserCode code,
     MakeRerun make_rerun) {
-  counters.bump(base::Counter::kProgramCalls);
   const auto make_fallback = [&] {
     BackwardFallback fallback;
     fallback.rerun = make_rerun();
@@ -195,10 +195,27 @@ Outcome CallSite::Impl::run_plan_of(
     };
     return fallback;
   };
-  return {
-      run_plan(plan, call.tensors, make_fallback),
-      plan->result_structure,
-      plan->prototype};
+  // The code may catch what an operator throws, and go on. Where the program
+  // has written to inputs it can't start again.
+  const bool can_rerun = plan->mutated.empty();
+  std::optional<capture::GeneratorState> generator;
+  if (can_rerun && plan->trace->rng) {
+    generator = capture::GeneratorState::current();
+  }
+  try {
+    auto results = run_plan(plan, call.tensors, make_fallback);
+    counters.bump(base::Counter::kProgramCalls);
+    return {std::move(results), plan->result_structure, plan->prototype};
+  } catch (const std::exception&) {
+    if (!can_rerun) {
+      throw;
+    }
+  }
+  if (generator) {
+    generator->restore();
+  }
+  return run_eager(
+      call, code, "an operator of its program threw", /*passing=*/true);
 }
 
 Outcome CallSite::Impl::call(
@@ -210,7 +227,8 @@ Outcome CallSite::Impl::call(
   auto signature = find(global, call);
   if (signature) {
     if (signature->tier.load(std::memory_order_acquire) == Tier::kAdmitted) {
-      return run_plan_of(signature, signature->plan.load(), call, make_rerun);
+      return run_plan_of(
+          signature, signature->plan.load(), call, code, make_rerun);
     }
   } else {
     signature = add(global, call);
@@ -220,7 +238,8 @@ Outcome CallSite::Impl::call(
   }
   switch (signature->tier.load(std::memory_order_acquire)) {
     case Tier::kAdmitted:
-      return run_plan_of(signature, signature->plan.load(), call, make_rerun);
+      return run_plan_of(
+          signature, signature->plan.load(), call, code, make_rerun);
     case Tier::kReady:
       return shadow(signature, call, code, make_rerun);
     case Tier::kNew:
@@ -285,7 +304,8 @@ Outcome CallSite::Impl::call_while_waiting(
     case Way::kTrace:
       return trace(signature, call, code);
     case Way::kPlan:
-      return run_plan_of(signature, signature->plan.load(), call, make_rerun);
+      return run_plan_of(
+          signature, signature->plan.load(), call, code, make_rerun);
     case Way::kForwardAlone:
       compile(
           signature,

@@ -724,9 +724,14 @@ void attach_backward(
   }
   for (size_t o = 0; o < results.size(); ++o) {
     state->results.emplace_back(results[o]);
-    autograd::impl::set_gradient_edge(
-        outputs[static_cast<size_t>(plan.autograd.outputs[o].output)],
-        Edge(results[o], 0));
+    const auto& output =
+        outputs[static_cast<size_t>(plan.autograd.outputs[o].output)];
+    if (output.grad_fn() != nullptr) {
+      // An argument that was written: as eager does it, for retain_grad().
+      autograd::impl::rebase_history(output, Edge(results[o], 0));
+    } else {
+      autograd::impl::set_gradient_edge(output, Edge(results[o], 0));
+    }
   }
   state->save(arguments, outputs, std::move(private_values));
 }

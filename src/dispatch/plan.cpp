@@ -3,7 +3,9 @@
 
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
@@ -31,14 +33,7 @@ at::Tensor input_tensor(
     const Plan& plan,
     int32_t input,
     const std::vector<at::Tensor>& arguments) {
-  const auto& binding = plan.trace->bindings[static_cast<size_t>(input)];
-  if (binding.argument >= 0) {
-    return arguments[static_cast<size_t>(binding.argument)];
-  }
-  // Guards have just seen this very object in the watched state.
-  return at::Tensor(
-      c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::reclaim_copy(
-          binding.watched));
+  return plan.trace->bindings[static_cast<size_t>(input)].tensor(arguments);
 }
 
 namespace {
@@ -66,6 +61,16 @@ std::vector<at::Tensor> run_plan(
   for (const auto input : plan.forward_inputs) {
     inputs.push_back(input_tensor(plan, input, arguments));
   }
+  c10::SmallVector<std::pair<at::Tensor, int64_t>, 4> versions;
+  for (const auto input : plan.versioned) {
+    auto tensor = input_tensor(plan, input, arguments);
+    const auto steps =
+        plan.trace->bindings[static_cast<size_t>(input)].version_steps;
+    if (!tensor.is_inference()) {
+      const auto version = tensor._version() + steps;
+      versions.emplace_back(std::move(tensor), version);
+    }
+  }
   BackwardFallback fallback;
   if (plan.differentiable) {
     // Before the program draws random numbers: a re-run begins here.
@@ -73,6 +78,16 @@ std::vector<at::Tensor> run_plan(
   }
   std::vector<at::Tensor> outputs;
   {
+    // Also if an operator throws: inputs may have been written by then. They
+    // may share a counter, so it is brought up to where it is to be.
+    const auto count_versions = c10::make_scope_exit([&] {
+      for (auto& [tensor, version] : versions) {
+        while (tensor._version() < version) {
+          tensor.unsafeGetTensorImpl()->bump_version();
+        }
+      }
+    });
+    const c10::InferenceMode mode(plan.inference);
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(
         c10::autocast_dispatch_keyset);
     outputs = runtime::run(
@@ -81,17 +96,17 @@ std::vector<at::Tensor> run_plan(
         plan.slots.data(),
         plan.trace->objects.data());
   }
-  for (const auto input : plan.versioned) {
-    const auto tensor = input_tensor(plan, input, arguments);
-    if (!tensor.is_inference()) {
-      tensor.unsafeGetTensorImpl()->bump_version();
-    }
-  }
   const auto num_outputs = static_cast<ptrdiff_t>(plan.artifact->num_outputs);
   std::vector<at::Tensor> private_values(
       std::make_move_iterator(outputs.begin() + num_outputs),
       std::make_move_iterator(outputs.end()));
   outputs.resize(static_cast<size_t>(num_outputs));
+  for (size_t k = 0; k < plan.rewritten.size(); ++k) {
+    const auto& result =
+        plan.results[plan.results.size() - plan.rewritten.size() + k];
+    outputs[static_cast<size_t>(result.index)] =
+        arguments[static_cast<size_t>(plan.rewritten[k])];
+  }
   // Numbers for what the engine is to take after the nodes of the chain.
   std::vector<uint64_t> late_numbers;
   if (plan.differentiable) {
@@ -154,6 +169,7 @@ std::vector<at::Tensor> run_plan(
       }
     }
   }
+  results.resize(results.size() - plan.rewritten.size());
   return results;
 }
 

@@ -30,20 +30,22 @@ struct Plan {
   /// Inputs of the forward program, as indices into the graph's inputs.
   std::vector<int32_t> forward_inputs;
   std::vector<capture::ResultPlan> results;
+  /// Arguments that the call writes with a history, and which get one from it:
+  /// the last of `results` and `result_values`, beyond those of the code.
+  std::vector<int32_t> rewritten;
   /// Results that are views to be taken, in the order of the call.
   std::vector<size_t> views;
   /// What each result was in the trace; kNoValue if undefined.
   std::vector<graph::ValueId> result_values;
   std::vector<int32_t> mutated; ///< Graph inputs that the program writes.
-  /// Of these, those whose version eager's operators count up: running
-  /// statistics are written without.
-  std::vector<int32_t> versioned;
+  std::vector<int32_t> versioned; ///< Those with `version_steps`.
   /// Of `mutated`, one from whose present content a second run of the code
   /// would compute something else; or -1.
   int32_t changed_for_a_rerun = -1;
   std::string result_structure;
   std::shared_ptr<const void> prototype;
 
+  bool inference = false; ///< Outputs are made in inference mode.
   bool differentiable = false; ///< Some output requires grad.
   capture::AutogradTrace autograd;
   /// The backwards that have been seen; another one runs the code again.

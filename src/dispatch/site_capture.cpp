@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "capture/recorder.h"
 #include "capture/shadow.h"
+#include "dispatch/call_objects.h"
 #include "dispatch/site_impl.h"
 
 namespace temper::dispatch {
@@ -66,6 +67,113 @@ std::string escape_reason(const capture::Trace& trace, graph::ValueId value) {
   return "a tensor made in the call is kept after it";
 }
 
+// True iff the call gave argument `i` a history that a plan can give it, too:
+// it is no view, whose base would get one, and nothing else lives in its
+// memory.
+bool can_rewrite(
+    const Signature& signature,
+    const Call& call,
+    size_t i,
+    uint64_t first_sequence_number) {
+  const auto& tensor = call.tensors[i];
+  if (tensor.is_view() || signature.arguments.aliased() ||
+      tensor.grad_fn() == nullptr ||
+      tensor.grad_fn()->sequence_nr() < first_sequence_number) {
+    return false;
+  }
+  return std::none_of(
+      call.tensors.begin(),
+      call.tensors.begin() + static_cast<ptrdiff_t>(i),
+      [&](const at::Tensor& other) { return other.is_same(tensor); });
+}
+
+bool has_late_edge(const at::Tensor& tensor) {
+  return tensor.is_leaf() && !tensor.is_view();
+}
+
+// Not of plain leaves: their AccumulateGrad, with the sizes of that moment,
+// would be made sooner than in eager.
+std::vector<torch::autograd::Edge> edges_before(const Call& call) {
+  std::vector<torch::autograd::Edge> edges;
+  for (const auto& tensor : call.tensors) {
+    edges.push_back(
+        tensor.defined() && tensor.requires_grad() && !has_late_edge(tensor)
+            ? torch::autograd::impl::gradient_edge(tensor)
+            : torch::autograd::Edge());
+  }
+  return edges;
+}
+
+// The arguments to which the call has given another history. Completes `edges`
+// by those of plain leaves.
+std::vector<int32_t> find_rewritten(
+    const Signature& signature,
+    const Call& call,
+    uint64_t first_sequence_number,
+    std::vector<torch::autograd::Edge>& edges,
+    capture::Recorder& recorder) {
+  std::vector<int32_t> rewritten;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const auto& tensor = call.tensors[i];
+    if (edges[i].is_valid() &&
+        !(torch::autograd::impl::gradient_edge(tensor) == edges[i])) {
+      if (!can_rewrite(signature, call, i, first_sequence_number)) {
+        recorder.fail("the call changes the history of an argument");
+      }
+      rewritten.push_back(static_cast<int32_t>(i));
+    }
+    if (tensor.defined() && tensor.requires_grad() && has_late_edge(tensor)) {
+      edges[i] = torch::autograd::impl::gradient_edge(tensor);
+    }
+  }
+  return rewritten;
+}
+
+// What happened during the call that another thread may have done, so that it
+// is worth while to look again; empty if nothing.
+std::string disturbance(
+    const capture::Recorder& recorder,
+    const CallObjects& objects) {
+  if (recorder.memory_touched_elsewhere()) {
+    return std::string(capture::kRawAccess) + ", by a thread";
+  }
+  if (recorder.generator_touched()) {
+    return "random numbers were drawn or seeded outside of tensor ops";
+  }
+  const auto change = objects.change();
+  return change.empty() ? objects.unrecorded_write(recorder.trace()) : change;
+}
+
+// `results` are those of the code, then the rewritten arguments.
+void plan_results(
+    Plan& plan,
+    const std::vector<at::Tensor>& results,
+    const Call& call,
+    capture::Recorder& recorder) {
+  plan.results = capture::plan_results(
+      recorder, results, call.tensors, plan.rewritten.size());
+  plan.inference = c10::InferenceMode::is_enabled();
+  const at::Tensor* first = nullptr;
+  for (size_t i = 0; i < results.size(); ++i) {
+    if (plan.results[i].kind != capture::ResultPlan::Kind::kOutput) {
+      continue;
+    }
+    first = first == nullptr ? &results[i] : first;
+    plan.inference = first->is_inference();
+    if (results[i].is_inference() != first->is_inference()) {
+      recorder.fail("some results are inference tensors, others are not");
+    }
+  }
+  const auto& trace = recorder.trace();
+  for (const auto& mutation : trace.graph.mutations) {
+    const auto& binding = trace.bindings[static_cast<size_t>(mutation.input)];
+    if (binding.watched != nullptr && binding.watched->requires_grad() &&
+        binding.tensor(call.tensors).grad_fn() != nullptr) {
+      recorder.fail("the call writes to a tensor with a history");
+    }
+  }
+}
+
 std::vector<std::string> names_of(const Call& call) {
   if (call.tensor_names != nullptr && !call.tensor_names->empty()) {
     return *call.tensor_names;
@@ -91,6 +199,27 @@ capture::FindWatched CallSite::Impl::finder(
       };
 }
 
+// Fails the recorder if the call has left something changed that a program
+// would not change.
+void CallSite::Impl::check_effects(
+    const Signature& signature,
+    const Call& call,
+    capture::Recorder& recorder) const {
+  if (const auto change = signature.global.difference(GlobalState::current());
+      !change.empty()) {
+    recorder.fail("the call changes the thread's state: " + change);
+  }
+  const auto* watched = watch_pointer.load();
+  if (!watched->matches(*signature.state)) {
+    recorder.fail(
+        "the call changes watched state: " +
+        watched->difference(*signature.state));
+  }
+  if (!signature.arguments.matches(call.tensors, *signature.state)) {
+    recorder.fail("the call changes the metadata of an argument");
+  }
+}
+
 Outcome CallSite::Impl::trace(
     const std::shared_ptr<Signature>& signature,
     const Call& call,
@@ -105,26 +234,23 @@ Outcome CallSite::Impl::trace(
   }
   counters.bump(base::Counter::kTraces);
   const auto first_sequence_number = at::sequence_number::peek();
-  // Not of plain leaves: their AccumulateGrad, with the sizes of that moment,
-  // would be made sooner than in eager.
-  const auto late_edge = [](const at::Tensor& tensor) {
-    return tensor.is_leaf() && !tensor.is_view();
-  };
-  std::vector<torch::autograd::Edge> edges;
-  for (const auto& tensor : call.tensors) {
-    edges.push_back(
-        tensor.defined() && tensor.requires_grad() && !late_edge(tensor)
-            ? torch::autograd::impl::gradient_edge(tensor)
-            : torch::autograd::Edge());
-  }
+  auto edges = edges_before(call);
+  auto names = names_of(call);
+  const CallObjects objects(call, names, *signature->state);
   auto recorder = std::make_unique<capture::Recorder>(
-      call.tensors, names_of(call), finder(signature->state));
+      call.tensors, std::move(names), finder(signature->state));
   Result result;
   {
     const Stopwatch stopwatch(costs, Cost::kTraces);
     const CaptureModes modes;
     const capture::InterceptScope scope(*recorder);
-    result = code(call.tensors); // What it throws is the user's: passed on.
+    recorder->resume();
+    try {
+      result = code(call.tensors);
+    } catch (...) { // It is the user's.
+      retry(*signature, "the code threw in each trace");
+      throw;
+    }
     TEMPER_LOG(
         kTrace,
         "'",
@@ -135,57 +261,36 @@ Outcome CallSite::Impl::trace(
         stopwatch.milliseconds(),
         " ms");
   }
-  if (recorder->generator_touched()) {
-    // Perhaps another thread's doing: look again.
-    retry(
-        *signature,
-        "random numbers were drawn or seeded outside of tensor ops");
+  recorder->pause();
+  if (recorder->failed()) {
+    give_up(*signature, recorder->trace().unsupported);
     return result;
   }
-  const auto* watched = watch_pointer.load();
-  if (!watched->matches(*signature->state)) {
-    recorder->fail(
-        "the call changes watched state: " +
-        watched->difference(*signature->state));
+  if (const auto why = disturbance(*recorder, objects); !why.empty()) {
+    retry(*signature, why);
+    return result;
   }
-  if (!signature->arguments.matches(call.tensors, *signature->state)) {
-    recorder->fail("the call changes the metadata of an argument");
-  }
-  for (size_t i = 0; i < edges.size(); ++i) {
-    if (edges[i].is_valid() &&
-        !(torch::autograd::impl::gradient_edge(call.tensors[i]) == edges[i])) {
-      recorder->fail("the call changes the history of an argument");
-    }
-    const auto& tensor = call.tensors[i];
-    if (tensor.defined() && tensor.requires_grad() && late_edge(tensor)) {
-      edges[i] = torch::autograd::impl::gradient_edge(tensor);
-    }
-  }
+  check_effects(*signature, call, *recorder);
   auto plan = std::make_shared<Plan>();
+  plan->rewritten =
+      find_rewritten(*signature, call, first_sequence_number, edges, *recorder);
   plan->name = name;
   plan->result_structure = result.structure;
   plan->prototype = result.prototype;
+  auto results = result.tensors;
+  for (const auto argument : plan->rewritten) {
+    results.push_back(call.tensors[static_cast<size_t>(argument)]);
+  }
   if (!recorder->failed()) {
-    plan->results =
-        capture::plan_results(*recorder, result.tensors, call.tensors);
+    plan_results(*plan, results, call, *recorder);
   }
   auto& captured = recorder->trace();
-  for (const auto& mutation : captured.graph.mutations) {
-    const auto& binding =
-        captured.bindings[static_cast<size_t>(mutation.input)];
-    if (binding.watched != nullptr && binding.watched->requires_grad() &&
-        at::Tensor(c10::intrusive_ptr<at::TensorImpl, at::UndefinedTensorImpl>::
-                       reclaim_copy(binding.watched))
-                .grad_fn() != nullptr) {
-      recorder->fail("the call writes to a tensor with a history");
-    }
-  }
   if (recorder->failed()) {
     give_up(*signature, captured.unsupported);
     return result;
   }
   auto& values = plan->result_values;
-  for (const auto& tensor : result.tensors) {
+  for (const auto& tensor : results) {
     values.push_back(tensor.defined() ? recorder->resolve(tensor) : kNoValue);
   }
   std::shared_ptr<capture::BackwardRecord> record;
@@ -196,7 +301,7 @@ Outcome CallSite::Impl::trace(
     record = capture::BackwardRecord::begin(
         recorder,
         plan->results,
-        result.tensors,
+        results,
         call.tensors,
         edges,
         first_sequence_number,
@@ -253,6 +358,7 @@ Outcome CallSite::Impl::shadow(
     if (run.materialised() ||
         std::strstr(error.what(), capture::kShadowDataMessage) == nullptr) {
       run.materialise("the code threw");
+      run.give_back();
       retry(*signature, "the code threw where its trace did not");
       throw;
     }
@@ -260,13 +366,11 @@ Outcome CallSite::Impl::shadow(
     // matching only, so it can start again.
     run.restore();
     stopwatch.reset();
-    const std::string reason =
-        "the data of a tensor is read outside of tensor ops (data_ptr, an "
-        "accessor, an Eigen map)";
-    give_up(*signature, reason);
-    return run_eager(call, code, reason, /*passing=*/true);
+    give_up(*signature, capture::kRawAccess);
+    return run_eager(call, code, capture::kRawAccess, /*passing=*/true);
   } catch (...) {
     run.materialise("the code threw");
+    run.give_back();
     retry(*signature, "the code threw where its trace did not");
     throw;
   }
@@ -277,7 +381,8 @@ Outcome CallSite::Impl::shadow(
       why = "the code ended before its trace";
     } else if (
         result.structure != plan->result_structure ||
-        result.tensors.size() != plan->results.size()) {
+        result.tensors.size() + plan->rewritten.size() !=
+            plan->results.size()) {
       why = "the result has another structure";
     } else if (!watched->matches(*signature->state)) {
       why = "the call changed watched state: " +
@@ -285,6 +390,12 @@ Outcome CallSite::Impl::shadow(
     } else if (!(generator == capture::GeneratorState::current())) {
       why = "random numbers were drawn or seeded outside of tensor ops";
     } else {
+      why = run.object_change(plan->rewritten);
+      if (const auto change =
+              signature->global.difference(GlobalState::current());
+          why.empty() && !change.empty()) {
+        why = "the call changed the thread's state: " + change;
+      }
       for (size_t i = 0; i < result.tensors.size() && why.empty(); ++i) {
         const auto& tensor = result.tensors[i];
         if (!run.is(tensor, plan->result_values[i]) ||
@@ -301,6 +412,8 @@ Outcome CallSite::Impl::shadow(
   if (run.materialised()) {
     TEMPER_LOG(
         kShadow, "'", name, "' diverged from its trace: ", run.divergence());
+    const auto not_given = run.give_back();
+    TEMPER_CHECK(not_given.empty(), "in '", name, "' ", not_given);
     for (auto& tensor : result.tensors) {
       if (tensor.defined()) {
         tensor = run.original(tensor);
@@ -314,10 +427,15 @@ Outcome CallSite::Impl::shadow(
   // Matched. Let go of the shadow results with their histories; what is alive
   // then has been kept somewhere.
   result.tensors.clear();
-  const auto kept = run.alive_values();
-  if (!kept.empty()) {
+  run.drop_histories(plan->rewritten);
+  const auto argument = run.kept_argument();
+  const auto alive = run.alive_values();
+  if (argument >= 0 || !alive.empty()) {
     // Give what was kept its data, without the call's effects happening twice.
-    const auto reason = escape_reason(trace, kept.front());
+    const auto reason = argument >= 0
+        ? "'" + names_of(call)[static_cast<size_t>(argument)] +
+            "' is kept after the call"
+        : escape_reason(trace, alive.front());
     std::vector<std::pair<at::Tensor, at::Tensor>> written;
     for (const auto input : plan->mutated) {
       auto tensor = input_tensor(*plan, input, call.tensors);
@@ -333,7 +451,7 @@ Outcome CallSite::Impl::shadow(
     generator.restore();
     run.restore();
     stopwatch.reset();
-    auto outcome = run_plan_of(signature, plan, call, make_rerun);
+    auto outcome = run_plan_of(signature, plan, call, code, make_rerun);
     give_up(*signature, reason);
     return outcome;
   }
@@ -349,7 +467,7 @@ Outcome CallSite::Impl::shadow(
       signature->tier = Tier::kAdmitted;
     }
   }
-  return run_plan_of(signature, plan, call, make_rerun);
+  return run_plan_of(signature, plan, call, code, make_rerun);
 }
 
 } // namespace temper::dispatch

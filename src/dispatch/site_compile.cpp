@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "codegen/backend.h"
 #include "dispatch/site_impl.h"
+#include "graph/equal.h"
 #include "graph/skeleton.h"
 #include "ops/op_info.h"
 #include "passes/unsupported.h"
@@ -23,32 +24,10 @@ constexpr int kMaxRetries = 3;
 // before its signature is left eager.
 constexpr size_t kMaxBackwards = 8;
 constexpr int kMaxUnknownBackwards = 16;
+// Recorded backwards of custom autograd functions, all different.
+constexpr int kMaxUnprovedBackwards = 4;
 constexpr const char* kUnlikeBackwards =
     "its backward differs from call to call";
-
-// True iff some operator writes the input's memory as its schema says.
-bool has_declared_write(const graph::Graph& raw, int32_t input) {
-  const auto storage_of = [&](graph::ValueId id) {
-    return raw.values[static_cast<size_t>(id)].storage;
-  };
-  const auto storage = storage_of(raw.inputs[static_cast<size_t>(input)].value);
-  for (int32_t i = 0; i < raw.num_forward_ops; ++i) {
-    const auto& op = raw.ops[static_cast<size_t>(i)];
-    const auto& declared = ops::info(op.op).schema_writes;
-    for (const auto& write : op.writes) {
-      const auto& operand = op.operands[static_cast<size_t>(write.operand)];
-      const auto id = write.element < 0
-          ? operand.value
-          : operand.values[static_cast<size_t>(write.element)];
-      if (storage_of(id) == storage &&
-          std::find(declared.begin(), declared.end(), write.operand) !=
-              declared.end()) {
-        return true;
-      }
-    }
-  }
-  return false;
-}
 
 // True iff a second run of the call, from the content that the first has left
 // in this input's memory, would not compute what the first did.
@@ -164,8 +143,18 @@ void CallSite::Impl::compile(
     if (is_changed_for_a_rerun(trace, mutation.input)) {
       plan->changed_for_a_rerun = mutation.input;
     }
-    if (has_declared_write(graph, mutation.input)) {
-      plan->versioned.push_back(mutation.input);
+  }
+  for (size_t i = 0; i < trace.bindings.size(); ++i) {
+    if (trace.bindings[i].version_steps > 0) {
+      plan->versioned.push_back(static_cast<int32_t>(i));
+    }
+  }
+  for (const auto argument : plan->rewritten) {
+    for (size_t i = 0; i < trace.bindings.size(); ++i) {
+      if (trace.bindings[i].argument == argument) {
+        // It has another history now.
+        plan->changed_for_a_rerun = static_cast<int32_t>(i);
+      }
     }
   }
   auto skeleton = graph::skeleton(graph);
@@ -309,6 +298,9 @@ void CallSite::Impl::finish_backward(
         "': its backward was recorded: ",
         trace.graph.ops.size() - first_op,
         " operators");
+    if (backward.user_code && !prove_backward(*signature, trace)) {
+      return;
+    }
     plan->backwards.push_back(std::move(backward));
     compile(signature, std::move(plan), std::move(trace));
   } catch (const std::exception& error) {
@@ -319,6 +311,32 @@ void CallSite::Impl::finish_backward(
         error.what()));
     give_up(*signature, "an internal error while compiling");
   }
+}
+
+// What a custom autograd function does in its backward may depend on more than
+// operators show (data that it reads, a counter). So the same must have been
+// recorded twice.
+bool CallSite::Impl::prove_backward(
+    Signature& signature,
+    const capture::Trace& trace) {
+  {
+    const std::scoped_lock lock(signature.mutex);
+    const auto before = std::move(signature.unproved_backward);
+    signature.unproved_backward.reset();
+    if (before && graph::equal(before->graph, trace.graph)) {
+      return true;
+    }
+    signature.unproved_backward = std::make_shared<const capture::Trace>(trace);
+    if (++signature.unproved_backwards <= kMaxUnprovedBackwards) {
+      signature.wants_backward = true;
+      signature.tier.store(Tier::kNew, std::memory_order_release);
+      return false;
+    }
+  }
+  give_up(
+      signature,
+      "the backward of a custom autograd function differs from call to call");
+  return false;
 }
 
 void CallSite::Impl::report_backward(

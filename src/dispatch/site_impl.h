@@ -59,9 +59,12 @@ struct Signature {
   /// The traced call whose backwards are waited for, and its forward.
   std::shared_ptr<capture::BackwardRecord> waiting;
   std::shared_ptr<const Plan> traced;
+  /// A recorded backward that ran the user's code: another one must be equal.
+  std::shared_ptr<const capture::Trace> unproved_backward;
   int calls_while_waiting = 0;
   int retries = 0; ///< Traces and shadow runs that came to nothing.
   int unknown_backwards = 0;
+  int unproved_backwards = 0;
   int traces_for_backward = 0; ///< That did not bring the wanted one.
 };
 
@@ -94,11 +97,16 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
       const std::shared_ptr<Signature>& signature,
       const std::shared_ptr<const Plan>& plan,
       const Call& call,
+      UserCode code,
       MakeRerun make_rerun);
   Outcome trace(
       const std::shared_ptr<Signature>& signature,
       const Call& call,
       UserCode code);
+  void check_effects(
+      const Signature& signature,
+      const Call& call,
+      capture::Recorder& recorder) const;
   Outcome shadow(
       const std::shared_ptr<Signature>& signature,
       const Call& call,
@@ -131,6 +139,9 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
   void give_up(Signature& signature, const std::string& reason);
   /// `give_up`, but only after it has happened several times.
   void retry(Signature& signature, const std::string& reason);
+  /// True iff the trace's last backward was recorded before, just so; else it
+  /// is looked for again.
+  bool prove_backward(Signature& signature, const capture::Trace& trace);
   void report_backward(
       const std::shared_ptr<Signature>& signature,
       const std::string& reason);

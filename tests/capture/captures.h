@@ -76,7 +76,7 @@ inline Captured record(
   }
   if (!captured.recorder->failed()) {
     captured.plans =
-        plan_results(*captured.recorder, captured.results, arguments);
+        plan_results(*captured.recorder, captured.results, arguments, 0);
   }
   if (!captured.recorder->failed()) {
     graph::verify(captured.trace().graph);

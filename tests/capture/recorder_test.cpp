@@ -116,7 +116,6 @@ TEST_F(RecorderTest, OpsBelowAutogradWithTheirInputs) {
   EXPECT_EQ(inputs[0].role, Role::kParameter);
   EXPECT_EQ(inputs[2].role, Role::kArgument);
   EXPECT_EQ(inputs[3].role, Role::kBuffer);
-  EXPECT_EQ(captured.recorder->place(), "scale");
   // Sizes of arguments are slots, of parameters constants, of others any.
   const auto kind = [&](graph::ValueId value) {
     return trace.graph.values[static_cast<size_t>(value)].type.sizes[0].kind;
@@ -560,7 +559,6 @@ TEST_F(RecorderTest, ExceptionsPassAndLeaveTheThreadAsItWas) {
       },
       c10::Error);
   EXPECT_FALSE(capturing());
-  EXPECT_EQ(current_interceptor(), nullptr);
   EXPECT_THAT(
       recorder->trace().unsupported,
       HasSubstr("aten::add.Tensor threw, and the call went on"));
@@ -590,7 +588,7 @@ TEST_F(RecorderTest, NestedCapturesSeeTheirOwnOps) {
     torch::zeros({2});
     {
       const InterceptScope nested(*inner);
-      EXPECT_EQ(current_interceptor(), inner.get());
+      EXPECT_TRUE(capturing());
       torch::ones({2});
       {
         const NoInterceptScope quiet;
@@ -599,18 +597,18 @@ TEST_F(RecorderTest, NestedCapturesSeeTheirOwnOps) {
       }
       torch::full({2}, 3);
     }
-    EXPECT_EQ(current_interceptor(), outer.get());
+    torch::eye(2);
     try {
       const InterceptScope nested(*inner);
       throw 1;
     } catch (int) {
     }
-    EXPECT_EQ(current_interceptor(), outer.get());
+    EXPECT_TRUE(capturing());
     torch::arange(3);
   }
   EXPECT_FALSE(capturing());
   EXPECT_EQ(op_names(inner->trace()), "ones full");
-  EXPECT_EQ(op_names(outer->trace()), "zeros arange");
+  EXPECT_EQ(op_names(outer->trace()), "zeros eye arange");
 }
 
 TEST_F(RecorderTest, ThreadsCaptureAtTheSameTime) {

@@ -6,8 +6,10 @@
 // 2. All arguments are flattened into a Frame. Where they are tensors and
 //    nothing else there are no bytes at all; otherwise the bytes begin with the
 //    name of the argument types, so that no two overloads have the same.
-// 3. The site calls back with tensors in their places, or not at all. The
-//    user's code then gets copies of the arguments that hold these.
+// 3. The site calls back with tensors in their places, or not at all. With the
+//    caller's own tensors the code gets the caller's variables, which it may
+//    reach by other ways, too (a field of its module). With others it gets
+//    copies of the arguments that hold these.
 // 4. What comes back is the result and, for arguments taken by reference, what
 //    the code left in them, if that is something else than before.
 // 5. Result and changed arguments are made from the site's tensors and a
@@ -116,6 +118,11 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
         site.run_plainly("an argument holds " + sink.rejected());
         return plainly();
       }
+      if (kAnyChanges && overlaps()) {
+        site.run_plainly(
+            "a variable that is taken by reference is given twice");
+        return plainly();
+      }
       return finish(through(site, frame));
     }
   }
@@ -129,6 +136,9 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
   using Param = ParamAt<Parameters, J>;
   template <size_t J>
   static constexpr bool kChanges = kInOut<Param<J>, Arg<J>>;
+  template <size_t J>
+  static constexpr bool kIsVariable =
+      std::is_lvalue_reference_v<Arg<J>>&& Hold<Plain<J>>::kSame;
   /// An optional of the argument where it can change.
   template <size_t J>
   using Change =
@@ -138,6 +148,7 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
 
   using SignatureTypes = std::tuple<Target, std::add_pointer_t<Args>...>;
   using Held = std::tuple<typename Hold<std::remove_cvref_t<Args>>::Held...>;
+  using Own = std::tuple<Args&&...>; ///< The caller's.
   using Changes = std::tuple<Change<I>...>;
   using Result = std::conditional_t<
       std::is_void_v<Returned>,
@@ -161,6 +172,33 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
     }
   }
 
+  /// True iff an argument that the code may assign to is, or is part of,
+  /// another one: copies would not show the one change in the other.
+  bool overlaps() const {
+    struct Place {
+      const char* begin;
+      size_t size;
+      bool changes;
+    };
+    const Place places[] = {
+        {reinterpret_cast<const char*>(std::addressof(std::get<I>(args_))),
+         sizeof(Plain<I>),
+         kChanges<I>}...,
+        {nullptr, 0, false}};
+    constexpr size_t kCount = sizeof...(I);
+    for (size_t i = 0; i < kCount; ++i) {
+      for (size_t j = 0; j < i; ++j) {
+        const Place& a = places[i];
+        const Place& b = places[j];
+        if ((a.changes || b.changes) && a.begin < b.begin + b.size &&
+            b.begin < a.begin + a.size) {
+          return true;
+        }
+      }
+    }
+    return false;
+  }
+
   Returned plainly() {
     return target_(static_cast<Args&&>(std::get<I>(args_))...);
   }
@@ -175,13 +213,18 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
     const auto code = [&](const std::vector<at::Tensor>& given) {
       left.reset();
       Held held = hold();
-      return call(target_, held, given, &left);
+      return call(
+          target_,
+          held,
+          given,
+          &left,
+          &given == &frame.tensors() ? &args_ : nullptr);
     };
     const auto make_rerun = [&]() -> Rerun {
       return [callee = target_.keep(site), prototype = prototype_of(hold())](
                  const std::vector<at::Tensor>& given) mutable {
         Held held = prototype;
-        return call(callee, held, given, nullptr);
+        return call(callee, held, given, nullptr, nullptr);
       };
     };
     if constexpr (kAnyChanges) {
@@ -198,19 +241,22 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
     }
   }
 
-  /// Runs the code on `held` with the tensors `given` in it. `left` gets what
-  /// code that throws has done to the arguments.
+  /// Runs the code on `held` with the tensors `given` in it, and on the
+  /// caller's variables if `own` is not null. `left` gets what code that throws
+  /// has done to the arguments.
   template <class Callee>
   static Values call(
       Callee& callee,
       Held& held,
       const std::vector<at::Tensor>& given,
-      std::optional<Changes>* left) {
+      std::optional<Changes>* left,
+      Own* own) {
     Source source(given);
     (detail::refill(std::get<I>(held), source), ...);
-    const std::tuple<BeforeOf<I>...> before{BeforeOf<I>(std::get<I>(held))...};
+    const std::tuple<BeforeOf<I>...> before{
+        BeforeOf<I>(variable<I>(held, own))...};
     const auto changes = [&] {
-      return Changes(std::get<I>(before).change(std::get<I>(held))...);
+      return Changes(std::get<I>(before).change(variable<I>(held, own))...);
     };
 
     Values values;
@@ -218,9 +264,9 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
     std::shared_ptr<Proto> proto;
     try {
       if constexpr (std::is_void_v<Returned>) {
-        callee(pass<I>(held)...);
+        callee(pass<I>(held, own)...);
       } else {
-        const Result result = callee(pass<I>(held)...);
+        const Result result = callee(pass<I>(held, own)...);
         detail::flatten(result, sink);
         if constexpr (!kPlainResult) {
           proto = std::make_shared<Proto>(result);
@@ -248,13 +294,24 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
     return values;
   }
 
+  /// The caller's variable, if it is one and may be used; else what is held.
   template <size_t J>
-  static decltype(auto) pass(Held& held) {
-    auto& item = std::get<J>(held);
-    if constexpr (Hold<Plain<J>>::kSame) {
-      return static_cast<Arg<J>&&>(item);
+  static auto& variable(Held& held, Own* own) {
+    if constexpr (kIsVariable<J>) {
+      // The code gets it as the caller passes it: const if that is const.
+      return own != nullptr ? const_cast<Plain<J>&>(std::get<J>(*own))
+                            : std::get<J>(held);
     } else {
-      return Hold<Plain<J>>::pass(item);
+      return std::get<J>(held);
+    }
+  }
+
+  template <size_t J>
+  static decltype(auto) pass(Held& held, Own* own) {
+    if constexpr (Hold<Plain<J>>::kSame) {
+      return static_cast<Arg<J>&&>(variable<J>(held, own));
+    } else {
+      return Hold<Plain<J>>::pass(std::get<J>(held));
     }
   }
 
@@ -333,7 +390,7 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
   }
 
   Target& target_;
-  std::tuple<Args&&...> args_;
+  Own args_;
 };
 
 template <class Parameters, class Target, class... Args>
