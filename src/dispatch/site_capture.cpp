@@ -354,7 +354,7 @@ Outcome CallSite::Impl::shadow(
     const CaptureModes modes;
     const capture::InterceptScope scope(run);
     result = code(run.arguments());
-  } catch (const c10::Error& error) {
+  } catch (const std::exception& error) { // The code may have wrapped it.
     if (run.materialised() ||
         std::strstr(error.what(), capture::kShadowDataMessage) == nullptr) {
       run.materialise("the code threw");

@@ -336,6 +336,22 @@ TEST(CasesH, Objects_MemoryReadInThreadsAndWhereNothingMayThrow) {
   EXPECT_COUNTERS(report.total, program_calls == 0 && with_reason);
 }
 
+TEST(CasesH, Objects_MemoryReadWhereExceptionsAreWrapped) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      try {
+        return x * x.const_data_ptr<float>()[0];
+      } catch (const std::exception& error) {
+        throw std::runtime_error(std::string("layer 3: ") + error.what());
+      }
+    });
+    for (int i = 0; i < 5; ++i) {
+      run.note("y", f(torch::randn({3})));
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_calls == 0 && with_reason);
+}
+
 TEST(CasesH, Objects_OperatorsOfAnotherThread) {
   const auto report = expect_same([](Trial& run) {
     auto buffer = torch::ones({3});
