@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/node.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "dispatch/compiled_backward.h"
 #include "runtime/executor.h"
@@ -87,7 +88,11 @@ std::vector<at::Tensor> run_plan(
         }
       }
     });
-    const c10::InferenceMode mode(plan.inference);
+    // Only where the code switches it: the guard sets the grad mode, too.
+    std::optional<c10::InferenceMode> mode;
+    if (plan.inference != c10::InferenceMode::is_enabled()) {
+      mode.emplace(plan.inference);
+    }
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(
         c10::autocast_dispatch_keyset);
     outputs = runtime::run(
