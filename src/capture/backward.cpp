@@ -513,7 +513,7 @@ void BackwardRecord::before(Node* node, variable_list& gradients) {
   inside_ = true;
   ops_before_ = recorder_->trace().graph.ops.size();
   for (const auto& gradient : gradients) {
-    recorder_->watch_memory(gradient);
+    recorder_->enter(gradient);
   }
   recorder_->resume();
   begin_intercept(*recorder_);
@@ -543,6 +543,7 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
   }
   end_intercept();
   recorder_->pause();
+  recorder_->release_memory(gradients);
   inside_ = false;
   note_reader(node);
   const auto& edges = node->next_edges();

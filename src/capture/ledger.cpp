@@ -219,23 +219,23 @@ c10::intrusive_ptr<c10::StorageImpl> Ledger::storage(int32_t number) const {
                 : homes_[static_cast<size_t>(at)].reference.lock();
 }
 
-std::vector<graph::ValueId> Ledger::alive_values(
-    bool views_of_arguments) const {
-  const auto& inputs = trace_->graph.inputs;
-  const auto counts = [&](graph::ValueId value) {
-    const auto storage = trace_->values[static_cast<size_t>(value)].storage;
-    const auto input = trace_->storages[static_cast<size_t>(storage)].input;
-    return input < 0 ||
-        (views_of_arguments &&
-         trace_->bindings[static_cast<size_t>(input)].argument >= 0 &&
-         std::none_of(inputs.begin(), inputs.end(), [&](const auto& each) {
-           return each.value == value;
-         }));
+std::vector<graph::ValueId> Ledger::alive_values() const {
+  const auto from_input = [&](int32_t storage) {
+    return trace_->storages[static_cast<size_t>(storage)].input >= 0;
   };
   std::vector<graph::ValueId> result;
   for (const auto& object : objects_) {
-    if (!object.reference.expired() && counts(object.value)) {
+    const auto value = static_cast<size_t>(object.value);
+    if (!from_input(trace_->values[value].storage) &&
+        !object.reference.expired()) {
       result.push_back(object.value);
+    }
+  }
+  // `.data()` makes an object that nobody binds.
+  for (const auto& home : homes_) {
+    if (!from_input(home.number) && home.last_link >= 0 &&
+        !home.reference.expired()) {
+      result.push_back(links_[static_cast<size_t>(home.last_link)].value);
     }
   }
   std::sort(result.begin(), result.end());

@@ -57,10 +57,9 @@ class Ledger {
   /// The storage of the tensor bound last with this number, if it is alive;
   /// else null.
   c10::intrusive_ptr<c10::StorageImpl> storage(int32_t number) const;
-  /// Values of tensor objects that are alive, except inputs and what shares
-  /// memory with them; `views_of_arguments`: but with views of arguments.
-  std::vector<graph::ValueId> alive_values(
-      bool views_of_arguments = false) const;
+  /// Values of tensor objects and, of each storage, one value of those that are
+  /// alive; except inputs and what shares memory with them.
+  std::vector<graph::ValueId> alive_values() const;
 
  private:
   struct Object {

@@ -95,6 +95,9 @@ bool has_kernel_below_autograd(const c10::OperatorHandle& op) {
           c10::DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
+// Exchanges the memory of its operand for one that is copied when written.
+constexpr const char* kLazyClone = "aten::_lazy_clone";
+
 std::unique_ptr<OpInfo> derive(const c10::OperatorHandle& op) {
   auto info = std::make_unique<OpInfo>();
   const auto& known = ops::info(op);
@@ -114,7 +117,8 @@ std::unique_ptr<OpInfo> derive(const c10::OperatorHandle& op) {
   info->rng = known.rng;
   info->data_dependent = known.data_dependent;
   info->as_view = view_twin(info->name);
-  info->metadata_write = known.changes_metadata && !info->as_view;
+  info->metadata_write =
+      (known.changes_metadata && !info->as_view) || info->name == kLazyClone;
   info->decompose =
       op.hasKernelForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd) &&
       !has_kernel_below_autograd(op);

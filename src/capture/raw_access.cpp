@@ -14,11 +14,15 @@ const char* const kRawAccess =
 
 namespace {
 
+// One that is watched.
+struct Watched {
+  std::vector<RawAccess*> by; ///< Mostly one; threads may share an argument.
+  bool hooked = false; ///< With our hook, which is gone when it was called.
+};
+
 struct Registry {
   std::mutex mutex;
-  /// Those that watch a storage: mostly one, several threads may share an
-  /// argument.
-  std::unordered_map<const c10::StorageImpl*, std::vector<RawAccess*>> watchers;
+  std::unordered_map<const c10::StorageImpl*, Watched> storages;
 
   static Registry& instance() {
     // Never destroyed: storages may outlive it.
@@ -30,30 +34,27 @@ struct Registry {
 } // namespace
 
 RawAccess::~RawAccess() {
-  for (const auto& [storage, weak] : watched_) {
-    // Also of a dead one, whose place the weak reference holds.
-    unregister(storage);
-  }
+  release_all();
 }
 
 void RawAccess::watch(c10::ArrayRef<Storage> storages) {
   auto& registry = Registry::instance();
   const std::scoped_lock lock(registry.mutex);
   for (const auto& storage : storages) {
-    const bool is_new = watched_.try_emplace(storage.get(), storage).second;
-    if (!is_new && storage->has_materializer()) {
-      continue;
+    auto it = registry.storages.find(storage.get());
+    const bool hooked = it != registry.storages.end() && it->second.hooked;
+    if (!hooked && storage->has_materializer()) {
+      continue; // LibTorch's own, of a lazy copy.
     }
-    auto it = registry.watchers.find(storage.get());
-    if (it == registry.watchers.end()) {
-      it = registry.watchers.emplace(storage.get(), std::vector<RawAccess*>())
-               .first;
+    if (it == registry.storages.end()) {
+      it = registry.storages.try_emplace(storage.get()).first;
     }
-    if (is_new) {
-      it->second.push_back(this);
+    if (watched_.try_emplace(storage.get(), storage).second) {
+      it->second.by.push_back(this);
     }
-    if (!storage->has_materializer()) { // Else another one's, or a lazy copy.
+    if (!hooked) {
       storage->set_materializer(&RawAccess::on_access);
+      it->second.hooked = true;
     }
   }
 }
@@ -66,16 +67,25 @@ void RawAccess::release(c10::StorageImpl* storage) {
   }
 }
 
+void RawAccess::release_all() {
+  for (const auto& [storage, weak] : watched_) {
+    // Also of a dead one, whose place the weak reference holds.
+    unregister(storage);
+  }
+  watched_.clear();
+}
+
 void RawAccess::unregister(c10::StorageImpl* storage) {
   auto& registry = Registry::instance();
   const std::scoped_lock lock(registry.mutex);
-  const auto it = registry.watchers.find(storage);
-  auto& watchers = it->second;
-  watchers.erase(
-      std::remove(watchers.begin(), watchers.end(), this), watchers.end());
-  if (watchers.empty()) {
-    registry.watchers.erase(it);
-    storage->clear_materializer();
+  const auto it = registry.storages.find(storage);
+  auto& [by, hooked] = it->second;
+  by.erase(std::remove(by.begin(), by.end(), this), by.end());
+  if (by.empty()) {
+    if (hooked) {
+      storage->clear_materializer();
+    }
+    registry.storages.erase(it);
   }
 }
 
@@ -91,14 +101,15 @@ void RawAccess::pause() {
 void RawAccess::on_access(c10::StorageImpl* storage) {
   auto& registry = Registry::instance();
   const std::scoped_lock lock(registry.mutex);
-  const auto it = registry.watchers.find(storage);
-  if (it == registry.watchers.end()) {
+  const auto it = registry.storages.find(storage);
+  if (it == registry.storages.end()) {
     return;
   }
-  for (auto* watcher : it->second) {
+  it->second.hooked = false; // LibTorch takes it off behind this call.
+  for (auto* watcher : it->second.by) {
     if (watcher->running_.load(std::memory_order_acquire) &&
         watcher->operators_.load(std::memory_order_relaxed) == 0) {
-      auto& seen = watcher->thread_ == std::this_thread::get_id()
+      auto& seen = watcher->thread_.load() == std::this_thread::get_id()
           ? watcher->seen_
           : watcher->seen_elsewhere_;
       seen.store(true, std::memory_order_relaxed);

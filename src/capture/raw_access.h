@@ -16,8 +16,9 @@ namespace temper::capture {
 /// The reason that calls with such access get.
 extern const char* const kRawAccess;
 
-/// Of one recorder, whose storages it watches. Its storages may be used by
-/// other threads meanwhile.
+/// Of one recorder, whose storages it watches. The hook is a plain pointer in
+/// the storage, which LibTorch reads and clears without a lock: watch nothing
+/// that other threads write to.
 class RawAccess {
  public:
   RawAccess() = default;
@@ -31,6 +32,7 @@ class RawAccess {
   void watch(c10::ArrayRef<Storage> storages);
   /// No longer: its tensors are the user's again.
   void release(c10::StorageImpl* storage);
+  void release_all();
 
   /// The user's code runs on this thread, until `pause`.
   void resume();
@@ -71,7 +73,8 @@ class RawAccess {
       c10::StorageImpl*,
       c10::weak_intrusive_ptr<c10::StorageImpl>>
       watched_;
-  std::thread::id thread_; ///< Where the user's code runs, if it does.
+  std::atomic<std::thread::id>
+      thread_; ///< Where the user's code runs, if it does.
   std::atomic<bool> running_{false};
   std::atomic<int> operators_{0};
   std::atomic<bool> seen_{false};

@@ -64,7 +64,15 @@ Recorder::Recorder(
       argument_inputs_(arguments_.size(), -1),
       find_watched_(std::move(find_watched)),
       ledger_(trace_),
-      generator_(GeneratorState::current()) {}
+      generator_(GeneratorState::current()) {
+  std::copy_if(
+      arguments_.begin(),
+      arguments_.end(),
+      std::back_inserter(own_arguments_),
+      [&](const at::Tensor& argument) {
+        return argument.defined() && !find_watched_(argument);
+      });
+}
 
 void Recorder::fail(const std::string& reason) {
   if (!failed()) {
@@ -80,7 +88,7 @@ bool Recorder::generator_touched() const {
 }
 
 void Recorder::resume() {
-  for (const auto& argument : arguments_) {
+  for (const auto& argument : own_arguments_) {
     watch_memory(argument);
   }
   for (const auto& result : results_) {
@@ -93,7 +101,9 @@ void Recorder::resume() {
 
 void Recorder::pause() {
   raw_.pause();
-  release_memory(arguments_);
+  release_memory(own_arguments_);
+  release_memory(entered_);
+  entered_.clear();
   for (const auto& result : results_) {
     if (const auto storage = result.lock()) {
       raw_.release(storage.get());
@@ -104,14 +114,21 @@ void Recorder::pause() {
   }
 }
 
+void Recorder::enter(const at::Tensor& tensor) {
+  if (tensor.defined()) {
+    watch_memory(tensor);
+    entered_.push_back(tensor);
+  }
+}
+
 void Recorder::watch_memory(const at::Tensor& tensor) {
-  if (tensor.defined() && is_plain(tensor)) {
+  if (is_plain(tensor)) {
     raw_.watch({c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
         tensor.storage().unsafeGetStorageImpl())});
   }
 }
 
-void Recorder::release_memory(const std::vector<at::Tensor>& tensors) {
+void Recorder::release_memory(c10::ArrayRef<at::Tensor> tensors) {
   for (const auto& tensor : tensors) {
     if (tensor.defined() && is_plain(tensor)) {
       raw_.release(tensor.storage().unsafeGetStorageImpl());
@@ -720,6 +737,9 @@ void Recorder::handle_op(
         written.emplace_back(argument.toTensor(), operand_in.value);
       }
     }
+  }
+  if (failed()) {
+    raw_.release_all();
   }
   try {
     op.redispatchBoxed(below, stack);

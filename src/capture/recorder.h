@@ -79,8 +79,10 @@ class Recorder : public Interceptor {
   /// does to memory past operators is noticed.
   void resume();
   void pause();
-  /// Likewise of memory that this tensor lives in.
-  void watch_memory(const at::Tensor& tensor);
+  /// Before `resume`: the code gets this tensor, until `pause`.
+  void enter(const at::Tensor& tensor);
+  /// What the code gives away is not watched any more.
+  void release_memory(c10::ArrayRef<at::Tensor> tensors);
   /// The call has ended with these results: fills `Binding::version_steps`, and
   /// their memory is the user's now.
   void end_call(const std::vector<at::Tensor>& results);
@@ -123,7 +125,7 @@ class Recorder : public Interceptor {
   bool from_argument(const graph::Op& op) const;
   int32_t add_slot(const c10::IValue& value);
   void watch_values(const graph::Op& op);
-  void release_memory(const std::vector<at::Tensor>& tensors);
+  void watch_memory(const at::Tensor& tensor);
   void handle_op(
       const OpInfo& info,
       const c10::OperatorHandle& op,
@@ -141,6 +143,7 @@ class Recorder : public Interceptor {
       torch::jit::Stack* stack);
 
   std::vector<at::Tensor> arguments_;
+  std::vector<at::Tensor> own_arguments_; ///< Defined, and not watched.
   std::vector<std::string> names_;
   std::vector<int32_t> argument_inputs_; ///< Graph inputs, or -1.
   FindWatched find_watched_;
@@ -152,6 +155,7 @@ class Recorder : public Interceptor {
   std::vector<int32_t> uninitialised_by_;
   GeneratorState generator_;
   RawAccess raw_;
+  std::vector<at::Tensor> entered_;
   /// Memory of the call's results.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> results_;
   std::string place_; ///< Path of the watched tensor used last.

@@ -200,6 +200,10 @@ std::vector<ResultPlan> plan_results(
       }
       continue;
     }
+    if (recorder.is_uninitialised(values[i]) && result.numel() > 0) {
+      recorder.fail(kRawAccess); // Filled by pointer, or not at all.
+      return plans;
+    }
     plan.kind = ResultPlan::Kind::kOutput;
     ValueId root = values[i];
     if (plan.requires_grad && result.is_view()) {

@@ -34,11 +34,9 @@ bool same_constant(const c10::IValue& a, const c10::IValue& b) {
 
 ShadowRun::ShadowRun(
     const Trace& trace,
-    const std::vector<at::Tensor>& arguments,
-    FindWatched find_watched)
+    const std::vector<at::Tensor>& arguments)
     : trace_(trace),
       arguments_(trace, arguments),
-      find_watched_(std::move(find_watched)),
       ledger_(trace),
       num_ops_(static_cast<size_t>(trace.graph.num_forward_ops)),
       producer_(trace.graph.values.size(), -1) {

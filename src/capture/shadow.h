@@ -27,10 +27,7 @@ namespace temper::capture {
 class ShadowRun : public Interceptor {
  public:
   /// `trace` must outlive the run. `arguments` are the call's tensors.
-  ShadowRun(
-      const Trace& trace,
-      const std::vector<at::Tensor>& arguments,
-      FindWatched find_watched);
+  ShadowRun(const Trace& trace, const std::vector<at::Tensor>& arguments);
   ~ShadowRun() override;
 
   /// To be passed to the user's code in the place of the arguments.
@@ -69,7 +66,7 @@ class ShadowRun : public Interceptor {
   }
   /// Values of shadow tensors that are still alive, beside the arguments.
   std::vector<graph::ValueId> alive_values() const {
-    return ledger_.alive_values(/*views_of_arguments=*/true);
+    return ledger_.alive_values();
   }
   /// An argument of which somebody else holds the shadow, or -1.
   int32_t kept_argument() const {
@@ -131,7 +128,6 @@ class ShadowRun : public Interceptor {
 
   const Trace& trace_;
   ShadowArguments arguments_;
-  FindWatched find_watched_;
   Ledger ledger_;
   size_t num_ops_; ///< Of the trace's forward part.
   std::vector<int32_t> producer_; ///< By value: synthetic op, or -1.

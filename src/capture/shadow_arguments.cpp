@@ -23,11 +23,6 @@ std::string name_of(const Trace& trace, size_t argument) {
   return "tensor " + std::to_string(argument) + " of the arguments";
 }
 
-bool same_edge(const autograd::Edge& a, const autograd::Edge& b) {
-  return a.function == b.function &&
-      (a.function == nullptr || a.input_nr == b.input_nr);
-}
-
 // The node and output that made a tensor; invalid for leaves.
 autograd::Edge history(const at::Tensor& tensor) {
   return tensor.grad_fn() == nullptr ? autograd::Edge()
@@ -132,7 +127,7 @@ at::Tensor ShadowArguments::original(const at::Tensor& tensor) const {
 
 bool ShadowArguments::has_new_history(const Start& start) {
   return start.shadow.requires_grad() != start.requires_grad ||
-      !same_edge(history(start.shadow), start.history);
+      !(history(start.shadow) == start.history);
 }
 
 bool ShadowArguments::has_new_metadata(size_t argument) const {
@@ -155,7 +150,11 @@ std::string ShadowArguments::change(
     if (!start.shadow.defined()) {
       continue;
     }
-    const char* what = start.object.change(ObjectState::of(start.shadow));
+    const auto now = ObjectState::of(start.shadow);
+    const char* what = start.object.change(now);
+    if (what == nullptr && start.object.grad != now.grad) {
+      what = "gives a gradient to"; // No other thread can.
+    }
     if (what == nullptr && has_new_metadata(a)) {
       what = "changes the metadata of";
     }
@@ -182,15 +181,32 @@ void ShadowArguments::drop_histories(const std::vector<int32_t>& rewritten) {
 
 int32_t ShadowArguments::kept() const {
   for (size_t a = 0; a < starts_.size(); ++a) {
-    if (!starts_[a].shadow.defined()) {
+    const auto& start = starts_[a];
+    if (!start.shadow.defined()) {
       continue;
     }
-    // One reference here and one in `starts_`, for each time that it is passed.
-    const auto passed = std::count_if(
-        shadows_.begin(), shadows_.end(), [&](const at::Tensor& shadow) {
-          return shadow.is_same(shadows_[a]);
-        });
-    if (static_cast<int64_t>(shadows_[a].use_count()) > 2 * passed) {
+    // By its storage, so that views and `.data()` count, too: each `Start`
+    // holds it, and each shadow once. A shadow is held twice for each time that
+    // it is passed.
+    int64_t holders = 0;
+    int64_t passed = 0;
+    for (size_t i = 0; i < starts_.size(); ++i) {
+      const auto& other = starts_[i];
+      if (!other.shadow.defined() ||
+          !other.storage.is_alias_of(start.storage)) {
+        continue;
+      }
+      const bool is_first = std::none_of(
+          shadows_.begin(),
+          shadows_.begin() + static_cast<ptrdiff_t>(i),
+          [&](const at::Tensor& shadow) {
+            return shadow.is_same(other.shadow);
+          });
+      holders += is_first ? 2 : 1;
+      passed += other.shadow.is_same(start.shadow) ? 1 : 0;
+    }
+    if (static_cast<int64_t>(start.storage.use_count()) > holders ||
+        static_cast<int64_t>(start.shadow.use_count()) > 2 * passed) {
       return static_cast<int32_t>(a);
     }
   }
@@ -281,16 +297,16 @@ bool ShadowArguments::give_history(
     return true;
   }
   if (!original.is_view()) {
-    autograd::impl::set_gradient_edge(original, std::move(edge));
+    autograd::impl::rebase_history(original, std::move(edge));
     return true;
   }
   // LibTorch puts the node of a write to a view between the histories of its
   // base: one node, whose first edge leads to what was there.
-  if (same_edge(edge, start.history)) {
+  if (edge == start.history) {
     return true;
   }
   const bool one_write = edge.function->num_outputs() > 0 &&
-      same_edge(edge.function->next_edge(0), start.history);
+      edge.function->next_edge(0) == start.history;
   if (one_write) {
     autograd::impl::rebase_history(original, std::move(edge));
   }

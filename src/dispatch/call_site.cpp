@@ -155,12 +155,14 @@ Outcome CallSite::Impl::run_plan_of(
     const Call& call,
     UserCode code,
     MakeRerun make_rerun) {
+  std::optional<capture::GeneratorState> generator;
+  if (plan->trace->rng) {
+    generator = capture::GeneratorState::current();
+  }
   const auto make_fallback = [&] {
     BackwardFallback fallback;
     fallback.rerun = make_rerun();
-    if (plan->trace->rng) {
-      fallback.generator = capture::GeneratorState::current();
-    }
+    fallback.generator = generator;
     const std::weak_ptr<Impl> weak = weak_from_this();
     const std::weak_ptr<Signature> weak_signature = signature;
     fallback.check_state = [weak, state = signature->state] {
@@ -195,22 +197,12 @@ Outcome CallSite::Impl::run_plan_of(
     };
     return fallback;
   };
-  // The code may catch what an operator throws, and go on. Where the program
-  // has written to inputs it can't start again.
-  const bool can_rerun = plan->mutated.empty();
-  std::optional<capture::GeneratorState> generator;
-  if (can_rerun && plan->trace->rng) {
-    generator = capture::GeneratorState::current();
-  }
-  try {
-    auto results = run_plan(plan, call.tensors, make_fallback);
+  auto results = run_plan(plan, call.tensors, make_fallback);
+  if (results) {
     counters.bump(base::Counter::kProgramCalls);
-    return {std::move(results), plan->result_structure, plan->prototype};
-  } catch (const std::exception&) {
-    if (!can_rerun) {
-      throw;
-    }
+    return {std::move(*results), plan->result_structure, plan->prototype};
   }
+  // The code may catch what an operator throws, and go on.
   if (generator) {
     generator->restore();
   }
@@ -270,7 +262,14 @@ Outcome CallSite::Impl::call_while_waiting(
     MakeRerun make_rerun) {
   constexpr int kPatience = 8;
   constexpr int kMaxTracesForBackward = 16;
-  enum class Way : uint8_t { kTrace, kPlan, kForwardAlone, kThrew, kEager };
+  enum class Way : uint8_t {
+    kTrace,
+    kTraceAgain,
+    kPlan,
+    kForwardAlone,
+    kThrew,
+    kEager
+  };
   Way way = Way::kEager;
   std::shared_ptr<capture::BackwardRecord> record;
   std::shared_ptr<const Plan> traced;
@@ -294,7 +293,9 @@ Outcome CallSite::Impl::call_while_waiting(
     } else if (gone && signature->waiting) {
       record = std::move(signature->waiting);
       traced = std::move(signature->traced);
-      way = record->interrupted() ? Way::kThrew : Way::kForwardAlone;
+      way = record->interrupted()     ? Way::kThrew
+          : traced->rewritten.empty() ? Way::kForwardAlone
+                                      : Way::kTraceAgain;
     }
   }
   if (record) {
@@ -322,6 +323,11 @@ Outcome CallSite::Impl::call_while_waiting(
           code,
           "the backward of a traced call threw",
           /*passing=*/true);
+    case Way::kTraceAgain:
+      // Written arguments have no old content to run again from, if a backward
+      // comes: it must be known before.
+      signature->tier = Tier::kNew;
+      break;
     case Way::kEager:
       break;
   }

@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/error.h"
 #include "dispatch/compiled_backward.h"
 #include "runtime/executor.h"
 
@@ -51,7 +52,7 @@ void make_late(const at::Tensor& view, size_t steps, const uint64_t* end) {
 
 } // namespace
 
-std::vector<at::Tensor> run_plan(
+std::optional<std::vector<at::Tensor>> run_plan(
     const std::shared_ptr<const Plan>& plan_pointer,
     const std::vector<at::Tensor>& arguments,
     const std::function<BackwardFallback()>& make_fallback) {
@@ -95,11 +96,20 @@ std::vector<at::Tensor> run_plan(
     }
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(
         c10::autocast_dispatch_keyset);
-    outputs = runtime::run(
-        *plan.artifact->forward,
-        std::move(inputs),
-        plan.slots.data(),
-        plan.trace->objects.data());
+    try {
+      outputs = runtime::run(
+          *plan.artifact->forward,
+          std::move(inputs),
+          plan.slots.data(),
+          plan.trace->objects.data());
+    } catch (const InternalError&) {
+      throw;
+    } catch (const std::exception&) {
+      if (!plan.can_rerun) {
+        throw;
+      }
+      return std::nullopt;
+    }
   }
   const auto num_outputs = static_cast<ptrdiff_t>(plan.artifact->num_outputs);
   std::vector<at::Tensor> private_values(

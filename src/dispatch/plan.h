@@ -42,6 +42,9 @@ struct Plan {
   /// Of `mutated`, one from whose present content a second run of the code
   /// would compute something else; or -1.
   int32_t changed_for_a_rerun = -1;
+  /// True iff the code can run instead of a program that has thrown: nothing
+  /// was written, and no operator may have other effects.
+  bool can_rerun = false;
   std::string result_structure;
   std::shared_ptr<const void> prototype;
 
@@ -78,8 +81,9 @@ at::Tensor input_tensor(
     int32_t input,
     const std::vector<at::Tensor>& arguments);
 
-/// Runs a call whose signature has been proved and returns its results.
-std::vector<at::Tensor> run_plan(
+/// Runs a call whose signature has been proved and returns its results; nothing
+/// if an operator threw and `can_rerun`.
+std::optional<std::vector<at::Tensor>> run_plan(
     const std::shared_ptr<const Plan>& plan,
     const std::vector<at::Tensor>& arguments,
     const std::function<BackwardFallback()>& make_fallback);

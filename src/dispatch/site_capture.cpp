@@ -129,6 +129,13 @@ std::vector<int32_t> find_rewritten(
   return rewritten;
 }
 
+// Some flags are the process's, which other threads may set.
+std::string state_change(const Signature& signature) {
+  const auto change = signature.global.difference(GlobalState::current());
+  return change.empty() ? change
+                        : "the call changes the thread's state: " + change;
+}
+
 // What happened during the call that another thread may have done, so that it
 // is worth while to look again; empty if nothing.
 std::string disturbance(
@@ -205,10 +212,6 @@ void CallSite::Impl::check_effects(
     const Signature& signature,
     const Call& call,
     capture::Recorder& recorder) const {
-  if (const auto change = signature.global.difference(GlobalState::current());
-      !change.empty()) {
-    recorder.fail("the call changes the thread's state: " + change);
-  }
   const auto* watched = watch_pointer.load();
   if (!watched->matches(*signature.state)) {
     recorder.fail(
@@ -231,6 +234,17 @@ Outcome CallSite::Impl::trace(
       give_up(*signature, "an argument is not a strided tensor");
       return run_eager(call, code, "an argument is not a strided tensor");
     }
+  }
+  std::string paused;
+  {
+    const std::scoped_lock lock(signature->mutex);
+    if (signature->pause > 0) {
+      --signature->pause;
+      paused = signature->reason;
+    }
+  }
+  if (!paused.empty()) {
+    return run_eager(call, code, paused);
   }
   counters.bump(base::Counter::kTraces);
   const auto first_sequence_number = at::sequence_number::peek();
@@ -266,8 +280,12 @@ Outcome CallSite::Impl::trace(
     give_up(*signature, recorder->trace().unsupported);
     return result;
   }
-  if (const auto why = disturbance(*recorder, objects); !why.empty()) {
-    retry(*signature, why);
+  auto why = disturbance(*recorder, objects);
+  if (why.empty()) {
+    why = state_change(*signature);
+  }
+  if (!why.empty()) {
+    disturbed(*signature, why);
     return result;
   }
   check_effects(*signature, call, *recorder);
@@ -338,17 +356,89 @@ Outcome CallSite::Impl::trace(
   return result;
 }
 
+// The end of a shadowed call that went another way than its trace: everything
+// is real from here on.
+void CallSite::Impl::diverged(
+    Signature& signature,
+    capture::ShadowRun& run,
+    const std::string& why,
+    bool perhaps_disturbed) {
+  // First, since what follows may throw.
+  const auto& first = run.materialised() ? run.divergence() : why;
+  const auto reason = "differs from call to call: " + first;
+  TEMPER_LOG(kShadow, "'", name, "' diverged from its trace: ", first);
+  if (perhaps_disturbed) {
+    disturbed(signature, why);
+  } else {
+    retry(signature, reason);
+  }
+  run.materialise(why);
+  const auto not_given = run.give_back();
+  TEMPER_CHECK(not_given.empty(), "in '", name, "' ", not_given);
+}
+
+// Why a shadow run that has come to its end does not prove the trace; empty if
+// it does. `disturbance`: another thread may be why.
+std::string CallSite::Impl::difference(
+    const Signature& signature,
+    const Plan& plan,
+    const capture::ShadowRun& run,
+    const Result& result,
+    const capture::GeneratorState& generator,
+    bool& disturbance) const {
+  if (!run.complete()) {
+    return "the code ended before its trace";
+  }
+  if (result.structure != plan.result_structure ||
+      result.tensors.size() + plan.rewritten.size() != plan.results.size()) {
+    return "the result has another structure";
+  }
+  const auto* watched = watch_pointer.load();
+  if (!watched->matches(*signature.state)) {
+    return "the call changed watched state: " +
+        watched->difference(*signature.state);
+  }
+  for (size_t i = 0; i < result.tensors.size(); ++i) {
+    const auto& tensor = result.tensors[i];
+    if (!run.is(tensor, plan.result_values[i]) ||
+        (tensor.defined() &&
+         tensor.requires_grad() != plan.results[i].requires_grad)) {
+      return "a result is another tensor";
+    }
+  }
+  disturbance = true;
+  if (!(generator == capture::GeneratorState::current())) {
+    return "random numbers were drawn or seeded outside of tensor ops";
+  }
+  const auto change = run.object_change(plan.rewritten);
+  return change.empty() ? state_change(signature) : change;
+}
+
+// What the user's code holds of a shadow run that has matched, now that its
+// results are gone; empty if nothing.
+std::string CallSite::Impl::kept_shadow(
+    const Call& call,
+    const capture::ShadowRun& run,
+    const capture::Trace& trace) {
+  if (const auto argument = run.kept_argument(); argument >= 0) {
+    return "'" + names_of(call)[static_cast<size_t>(argument)] +
+        "' is kept after the call";
+  }
+  const auto alive = run.alive_values();
+  return alive.empty() ? "" : escape_reason(trace, alive.front());
+}
+
 Outcome CallSite::Impl::shadow(
     const std::shared_ptr<Signature>& signature,
     const Call& call,
     UserCode code,
     MakeRerun make_rerun) {
   const auto plan = signature->plan.load();
-  const auto& trace = *plan->trace;
   counters.bump(base::Counter::kShadowRuns);
   std::optional<Stopwatch> stopwatch(std::in_place, costs, Cost::kShadowRuns);
-  capture::ShadowRun run(trace, call.tensors, finder(signature->state));
+  capture::ShadowRun run(*plan->trace, call.tensors);
   const auto generator = capture::GeneratorState::current();
+  constexpr const char* kThrew = "the code threw where its trace did not";
   Result result;
   try {
     const CaptureModes modes;
@@ -357,9 +447,7 @@ Outcome CallSite::Impl::shadow(
   } catch (const std::exception& error) { // The code may have wrapped it.
     if (run.materialised() ||
         std::strstr(error.what(), capture::kShadowDataMessage) == nullptr) {
-      run.materialise("the code threw");
-      run.give_back();
-      retry(*signature, "the code threw where its trace did not");
+      diverged(*signature, run, kThrew);
       throw;
     }
     // The code reads data behind the dispatcher. What it did so far was
@@ -369,79 +457,35 @@ Outcome CallSite::Impl::shadow(
     give_up(*signature, capture::kRawAccess);
     return run_eager(call, code, capture::kRawAccess, /*passing=*/true);
   } catch (...) {
-    run.materialise("the code threw");
-    run.give_back();
-    retry(*signature, "the code threw where its trace did not");
+    diverged(*signature, run, kThrew);
     throw;
   }
-  std::string why;
-  const auto* watched = watch_pointer.load();
-  if (!run.materialised()) {
-    if (!run.complete()) {
-      why = "the code ended before its trace";
-    } else if (
-        result.structure != plan->result_structure ||
-        result.tensors.size() + plan->rewritten.size() !=
-            plan->results.size()) {
-      why = "the result has another structure";
-    } else if (!watched->matches(*signature->state)) {
-      why = "the call changed watched state: " +
-          watched->difference(*signature->state);
-    } else if (!(generator == capture::GeneratorState::current())) {
-      why = "random numbers were drawn or seeded outside of tensor ops";
-    } else {
-      why = run.object_change(plan->rewritten);
-      if (const auto change =
-              signature->global.difference(GlobalState::current());
-          why.empty() && !change.empty()) {
-        why = "the call changed the thread's state: " + change;
-      }
-      for (size_t i = 0; i < result.tensors.size() && why.empty(); ++i) {
-        const auto& tensor = result.tensors[i];
-        if (!run.is(tensor, plan->result_values[i]) ||
-            (tensor.defined() &&
-             tensor.requires_grad() != plan->results[i].requires_grad)) {
-          why = "a result is another tensor";
-        }
-      }
-    }
-    if (!why.empty()) {
-      run.materialise(why);
-    }
-  }
-  if (run.materialised()) {
-    TEMPER_LOG(
-        kShadow, "'", name, "' diverged from its trace: ", run.divergence());
-    const auto not_given = run.give_back();
-    TEMPER_CHECK(not_given.empty(), "in '", name, "' ", not_given);
+  bool disturbance = false;
+  const auto why = run.materialised()
+      ? run.divergence()
+      : difference(*signature, *plan, run, result, generator, disturbance);
+  if (!why.empty()) {
+    counters.bump_eager("differs from call to call: " + why);
+    diverged(*signature, run, why, disturbance);
     for (auto& tensor : result.tensors) {
       if (tensor.defined()) {
         tensor = run.original(tensor);
       }
     }
-    const auto reason = "differs from call to call: " + run.divergence();
-    counters.bump_eager(reason);
-    retry(*signature, reason);
     return result;
   }
   // Matched. Let go of the shadow results with their histories; what is alive
   // then has been kept somewhere.
   result.tensors.clear();
   run.drop_histories(plan->rewritten);
-  const auto argument = run.kept_argument();
-  const auto alive = run.alive_values();
-  if (argument >= 0 || !alive.empty()) {
+  if (const auto kept = kept_shadow(call, run, *plan->trace); !kept.empty()) {
     // Give what was kept its data, without the call's effects happening twice.
-    const auto reason = argument >= 0
-        ? "'" + names_of(call)[static_cast<size_t>(argument)] +
-            "' is kept after the call"
-        : escape_reason(trace, alive.front());
     std::vector<std::pair<at::Tensor, at::Tensor>> written;
     for (const auto input : plan->mutated) {
       auto tensor = input_tensor(*plan, input, call.tensors);
       written.emplace_back(tensor, tensor.detach().clone());
     }
-    run.materialise(reason);
+    run.materialise(kept);
     {
       const at::AutoDispatchBelowADInplaceOrView below;
       for (auto& [tensor, content] : written) {
@@ -452,7 +496,7 @@ Outcome CallSite::Impl::shadow(
     run.restore();
     stopwatch.reset();
     auto outcome = run_plan_of(signature, plan, call, code, make_rerun);
-    give_up(*signature, reason);
+    give_up(*signature, kept);
     return outcome;
   }
   run.restore();

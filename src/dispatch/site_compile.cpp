@@ -24,8 +24,6 @@ constexpr int kMaxRetries = 3;
 // before its signature is left eager.
 constexpr size_t kMaxBackwards = 8;
 constexpr int kMaxUnknownBackwards = 16;
-// Recorded backwards of custom autograd functions, all different.
-constexpr int kMaxUnprovedBackwards = 4;
 constexpr const char* kUnlikeBackwards =
     "its backward differs from call to call";
 
@@ -95,6 +93,26 @@ void CallSite::Impl::give_up(Signature& signature, const std::string& reason) {
   }
   signature.tier.store(Tier::kEager, std::memory_order_release);
   TEMPER_LOG(kEager, "'", name, "' runs eagerly: ", reason);
+}
+
+void CallSite::Impl::disturbed(
+    Signature& signature,
+    const std::string& reason) {
+  constexpr int kMostDoublings = 10;
+  const std::scoped_lock lock(signature.mutex);
+  signature.reason = reason;
+  signature.proved = false;
+  const auto doublings = std::min(signature.disturbances++, kMostDoublings);
+  signature.pause = (int64_t{1} << doublings) - 1;
+  signature.tier.store(Tier::kNew, std::memory_order_release);
+  TEMPER_LOG(
+      kEager,
+      "'",
+      name,
+      "' runs eagerly for ",
+      signature.pause,
+      " calls: ",
+      reason);
 }
 
 void CallSite::Impl::retry(Signature& signature, const std::string& reason) {
@@ -213,6 +231,10 @@ void CallSite::Impl::compile(
     give_up(*signature, "an internal error while compiling");
     return;
   }
+  plan->can_rerun = plan->mutated.empty() &&
+      std::none_of(graph.ops.begin(),
+                   graph.ops.begin() + graph.num_forward_ops,
+                   [](const graph::Op& op) { return ops::info(op.op).impure; });
   plan->slots = std::move(skeleton.slots);
   plan->views.clear();
   for (size_t i = 0; i < plan->results.size(); ++i) {
@@ -298,7 +320,7 @@ void CallSite::Impl::finish_backward(
         "': its backward was recorded: ",
         trace.graph.ops.size() - first_op,
         " operators");
-    if (backward.user_code && !prove_backward(*signature, trace)) {
+    if (backward.user_code && !prove_backward(*signature, record, trace)) {
       return;
     }
     plan->backwards.push_back(std::move(backward));
@@ -315,19 +337,35 @@ void CallSite::Impl::finish_backward(
 
 // What a custom autograd function does in its backward may depend on more than
 // operators show (data that it reads, a counter). So the same must have been
-// recorded twice.
+// recorded in two calls; in one the data would be the same.
 bool CallSite::Impl::prove_backward(
     Signature& signature,
+    const capture::BackwardRecord& record,
     const capture::Trace& trace) {
+  const auto call = record.weak_from_this();
+  const auto& pattern = record.last().pattern;
   {
     const std::scoped_lock lock(signature.mutex);
-    const auto before = std::move(signature.unproved_backward);
-    signature.unproved_backward.reset();
-    if (before && graph::equal(before->graph, trace.graph)) {
-      return true;
+    auto& unproved = signature.unproved;
+    auto known =
+        std::find_if(unproved.begin(), unproved.end(), [&](const auto& other) {
+          return other.pattern == pattern;
+        });
+    if (known == unproved.end()) {
+      known = unproved.insert(known, {pattern, {}, nullptr});
     }
-    signature.unproved_backward = std::make_shared<const capture::Trace>(trace);
-    if (++signature.unproved_backwards <= kMaxUnprovedBackwards) {
+    const bool other_call =
+        known->call.owner_before(call) || call.owner_before(known->call);
+    if (other_call) {
+      if (known->trace && graph::equal(known->trace->graph, trace.graph)) {
+        unproved.erase(known);
+        return true;
+      }
+      known->differed += known->trace ? 1 : 0;
+      known->call = call;
+      known->trace = std::make_shared<const capture::Trace>(trace);
+    }
+    if (known->differed < kMaxRetries) {
       signature.wants_backward = true;
       signature.tier.store(Tier::kNew, std::memory_order_release);
       return false;

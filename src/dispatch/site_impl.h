@@ -12,6 +12,7 @@
 #include "base/counters.h"
 #include "base/hash.h"
 #include "capture/backward.h"
+#include "capture/shadow.h"
 #include "dispatch/argument_guard.h"
 #include "dispatch/call_site.h"
 #include "dispatch/costs.h"
@@ -59,12 +60,20 @@ struct Signature {
   /// The traced call whose backwards are waited for, and its forward.
   std::shared_ptr<capture::BackwardRecord> waiting;
   std::shared_ptr<const Plan> traced;
-  /// A recorded backward that ran the user's code: another one must be equal.
-  std::shared_ptr<const capture::Trace> unproved_backward;
+  /// Recorded backwards that ran the user's code, by their pattern: one of
+  /// another call must be equal.
+  struct Unproved {
+    capture::BackwardPattern pattern;
+    std::weak_ptr<const capture::BackwardRecord> call;
+    std::shared_ptr<const capture::Trace> trace;
+    int differed = 0;
+  };
+  std::vector<Unproved> unproved;
   int calls_while_waiting = 0;
   int retries = 0; ///< Traces and shadow runs that came to nothing.
+  int disturbances = 0; ///< Those that another thread may have disturbed.
+  int64_t pause = 0; ///< Calls to run eagerly before the next trace.
   int unknown_backwards = 0;
-  int unproved_backwards = 0;
   int traces_for_backward = 0; ///< That did not bring the wanted one.
 };
 
@@ -113,6 +122,23 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
       UserCode code,
       MakeRerun make_rerun);
 
+  void diverged(
+      Signature& signature,
+      capture::ShadowRun& run,
+      const std::string& why,
+      bool perhaps_disturbed = false);
+  std::string difference(
+      const Signature& signature,
+      const Plan& plan,
+      const capture::ShadowRun& run,
+      const Result& result,
+      const capture::GeneratorState& generator,
+      bool& disturbance) const;
+  static std::string kept_shadow(
+      const Call& call,
+      const capture::ShadowRun& run,
+      const capture::Trace& trace);
+
   std::shared_ptr<Signature> find(const GlobalState& global, const Call& call);
   std::shared_ptr<Signature> add(const GlobalState& global, const Call& call);
   void rebuild_index();
@@ -137,11 +163,17 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
       capture::Trace trace);
   /// Makes the signature eager, for good; the reason goes to logs and explain.
   void give_up(Signature& signature, const std::string& reason);
+  /// Traces again, each time after twice as many calls: perhaps it was another
+  /// thread's doing.
+  void disturbed(Signature& signature, const std::string& reason);
   /// `give_up`, but only after it has happened several times.
   void retry(Signature& signature, const std::string& reason);
-  /// True iff the trace's last backward was recorded before, just so; else it
-  /// is looked for again.
-  bool prove_backward(Signature& signature, const capture::Trace& trace);
+  /// True iff the backward that `record` has ended, the last one of `trace`,
+  /// was recorded before in another call, just so; else it is looked for again.
+  bool prove_backward(
+      Signature& signature,
+      const capture::BackwardRecord& record,
+      const capture::Trace& trace);
   void report_backward(
       const std::shared_ptr<Signature>& signature,
       const std::string& reason);

@@ -64,6 +64,18 @@ TEST(RawAccess, TwoCanWatchOneStorage) {
   EXPECT_FALSE(storage_of(x)->has_materializer());
 }
 
+TEST(RawAccess, LeavesLazyCopiesAlone) {
+  auto x = torch::ones({2});
+  auto copy = at::_lazy_clone(x);
+  {
+    RawAccess raw;
+    raw.watch({storage_of(x)});
+  }
+  EXPECT_TRUE(storage_of(x)->has_materializer());
+  x.add_(1);
+  EXPECT_EQ(copy[0].item<float>(), 1);
+}
+
 TEST(RawAccess, LeavesNothingBehind) {
   auto x = torch::zeros({2});
   {

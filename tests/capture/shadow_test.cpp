@@ -27,10 +27,8 @@ struct Shadowed {
 Shadowed shadow(
     const Trace& trace,
     const Code& code,
-    const Tensors& arguments,
-    const Watched& watched = {}) {
-  Shadowed shadowed{
-      std::make_unique<ShadowRun>(trace, arguments, finder(watched)), {}};
+    const Tensors& arguments) {
+  Shadowed shadowed{std::make_unique<ShadowRun>(trace, arguments), {}};
   auto& run = *shadowed.run;
   try {
     const InterceptScope scope(run);
@@ -67,8 +65,7 @@ std::string divergence(
     const Watched& watched = {}) {
   const auto captured = record(traced, arguments, watched);
   EXPECT_EQ(captured.reason(), "");
-  const auto shadowed =
-      shadow(captured.trace(), code, copies(arguments), watched);
+  const auto shadowed = shadow(captured.trace(), code, copies(arguments));
   EXPECT_EQ(shadowed.run->complete(), shadowed.run->divergence().empty());
   if (shadowed.run->materialised()) {
     EXPECT_TRUE(same(code(copies(arguments)), shadowed.results));
@@ -83,7 +80,7 @@ void expect_match(
   const auto captured = record(code, arguments, watched);
   ASSERT_EQ(captured.reason(), "");
   const auto before = copies(arguments);
-  auto shadowed = shadow(captured.trace(), code, arguments, watched);
+  auto shadowed = shadow(captured.trace(), code, arguments);
   EXPECT_EQ(shadowed.run->divergence(), "");
   EXPECT_TRUE(shadowed.run->complete());
   for (size_t i = 0; i < shadowed.results.size(); ++i) {
@@ -343,8 +340,7 @@ TEST_P(ShadowProgramTest, MatchesAndChangesNothing) {
   const auto before = look(world, {}, "");
   {
     const Modes modes(GetParam());
-    auto shadowed = shadow(
-        trace, twisted(world, Twist::kNone, -1), arguments, world.watched);
+    auto shadowed = shadow(trace, twisted(world, Twist::kNone, -1), arguments);
     ASSERT_EQ(shadowed.run->divergence(), "");
     ASSERT_TRUE(shadowed.run->complete());
     EXPECT_FALSE(shadowed.run->materialised());
@@ -391,8 +387,7 @@ TEST_P(ShadowProgramTest, TwistedAtAnyStepItGoesOnAsEager) {
       {
         const Modes modes(GetParam());
         try {
-          auto shadowed = shadow(
-              trace, twisted(world, twist, at), arguments, world.watched);
+          auto shadowed = shadow(trace, twisted(world, twist, at), arguments);
           EXPECT_TRUE(shadowed.run->materialised());
           EXPECT_FALSE(shadowed.run->complete());
           EXPECT_NE(shadowed.run->divergence(), "");
@@ -753,13 +748,12 @@ TEST_F(ShadowTest, ThreadsShadowOneTraceAtTheSameTime) {
       for (int i = 0; i < 10; ++i) {
         const Tensors x = {torch::randn({4, 4})};
         if (t % 2 == 0) {
-          EXPECT_TRUE(
-              shadow(captured.trace(), code, x, watched).run->complete());
+          EXPECT_TRUE(shadow(captured.trace(), code, x).run->complete());
         } else {
           const Code other = [&](const Tensors& a) -> Tensors {
             return {code(a)[0].neg()};
           };
-          const auto turned = shadow(captured.trace(), other, x, watched);
+          const auto turned = shadow(captured.trace(), other, x);
           EXPECT_TRUE(turned.run->materialised());
           EXPECT_TRUE(same(other(x), turned.results));
         }

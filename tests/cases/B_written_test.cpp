@@ -108,6 +108,23 @@ TEST(CasesB, Written_ViewsAndAliasesAreEager) {
   EXPECT_COUNTERS(report.total, program_calls == 0 && with_reason);
 }
 
+TEST(CasesB, Written_ABackwardThatComesLate) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) { return x.mul_(2).sin(); });
+    for (int i = 0; i < 24; ++i) {
+      auto w = torch::randn({4}).requires_grad_();
+      auto x = w * 1;
+      auto y = f(x);
+      run.note("y", y);
+      if (i >= 12) {
+        y.sum().backward();
+        run.note_grad("w", w);
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 3);
+}
+
 TEST(CasesB, Written_ResultsOfInferenceMode) {
   const auto report = expect_same([](Trial& run) {
     auto w = torch::randn({3, 3});
