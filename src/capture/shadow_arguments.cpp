@@ -23,6 +23,11 @@ std::string name_of(const Trace& trace, size_t argument) {
   return "tensor " + std::to_string(argument) + " of the arguments";
 }
 
+// `Storage::is_alias_of` may look at the data.
+bool same_storage(const c10::Storage& a, const c10::Storage& b) {
+  return a.unsafeGetStorageImpl() == b.unsafeGetStorageImpl();
+}
+
 // The node and output that made a tensor; invalid for leaves.
 autograd::Edge history(const at::Tensor& tensor) {
   return tensor.grad_fn() == nullptr ? autograd::Edge()
@@ -134,8 +139,8 @@ bool ShadowArguments::has_new_metadata(size_t argument) const {
   const auto& shadow = *shadows_[argument].unsafeGetTensorImpl();
   const auto& original = *originals_[argument].unsafeGetTensorImpl();
   const auto& storage = shadow.unsafe_storage();
-  const bool at_home = storage.is_alias_of(starts_[argument].storage);
-  return !(at_home || storage.is_alias_of(original.unsafe_storage())) ||
+  const bool at_home = same_storage(storage, starts_[argument].storage);
+  return !(at_home || same_storage(storage, original.unsafe_storage())) ||
       shadow.sizes() != original.sizes() ||
       shadow.strides() != original.strides() ||
       shadow.dtype() != original.dtype() ||
@@ -193,7 +198,7 @@ int32_t ShadowArguments::kept() const {
     for (size_t i = 0; i < starts_.size(); ++i) {
       const auto& other = starts_[i];
       if (!other.shadow.defined() ||
-          !other.storage.is_alias_of(start.storage)) {
+          !same_storage(other.storage, start.storage)) {
         continue;
       }
       const bool is_first = std::none_of(
@@ -248,7 +253,7 @@ void ShadowArguments::move_home(const at::Tensor& tensor, size_t argument)
   auto* impl = tensor.unsafeGetTensorImpl();
   const auto& start = starts_[argument];
   if (start.shadow.defined() && impl->has_storage() &&
-      impl->unsafe_storage().is_alias_of(start.storage)) {
+      same_storage(impl->unsafe_storage(), start.storage)) {
     impl->set_storage_keep_dtype(originals_[argument].storage());
     impl->set_storage_offset(
         impl->storage_offset() +
