@@ -72,7 +72,7 @@ ShadowArguments::ShadowArguments(
         start = starts_[i]; // The same object twice stays one object.
       } else if (
           !start.storage && starts_[i].shadow.defined() &&
-          originals_[i].is_alias_of(original)) {
+          same_storage(originals_[i].storage(), original.storage())) {
         start.storage = starts_[i].storage;
       }
     }
