@@ -205,6 +205,7 @@ std::vector<ResultPlan> plan_results(
       return plans;
     }
     plan.kind = ResultPlan::Kind::kOutput;
+    plan.version = result.is_inference() ? 0 : result._version();
     ValueId root = values[i];
     if (plan.requires_grad && result.is_view()) {
       // A differentiable view of an intermediate: the program gives the base,

@@ -28,6 +28,7 @@ struct ResultPlan {
   int32_t index = 0;
   std::vector<Step> chain;
   bool requires_grad = false;
+  int64_t version = 0; ///< Of kOutput: what its counter is at.
   bool leaf = false; ///< requires_grad_() was called on a tensor without one.
   /// Differentiable views: taken before what else in the call used the same
   /// tensor, so that its gradient is added after theirs.

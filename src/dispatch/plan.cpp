@@ -122,6 +122,15 @@ std::optional<std::vector<at::Tensor>> run_plan(
     outputs[static_cast<size_t>(result.index)] =
         arguments[static_cast<size_t>(plan.rewritten[k])];
   }
+  for (const auto& result : plan.results) {
+    if (result.version == 0) {
+      continue;
+    }
+    const auto& output = outputs[static_cast<size_t>(result.index)];
+    while (output._version() < result.version) {
+      output.unsafeGetTensorImpl()->bump_version();
+    }
+  }
   // Numbers for what the engine is to take after the nodes of the chain.
   std::vector<uint64_t> late_numbers;
   if (plan.differentiable) {
