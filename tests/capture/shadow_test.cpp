@@ -414,7 +414,7 @@ TEST_P(ShadowProgramTest, ARawReadAtAnyStepStartsAgain) {
     Tensors results;
     {
       const Modes modes(GetParam());
-      ShadowRun run(trace, arguments, finder(world.watched));
+      ShadowRun run(trace, arguments);
       try {
         const InterceptScope scope(run);
         results = code(run.arguments());
@@ -569,7 +569,7 @@ TEST_F(ShadowTest, ReadingAShadowThrowsAndNamesWhy) {
   const auto x = torch::randn({3}).requires_grad_();
   const auto captured =
       record([](const Tensors& a) -> Tensors { return {(a[0] + 1).t()}; }, {x});
-  ShadowRun run(captured.trace(), {x}, finder({}));
+  ShadowRun run(captured.trace(), {x});
   const InterceptScope scope(run);
   const auto& shadow_x = run.arguments()[0];
   const auto y = shadow_x + 1;
