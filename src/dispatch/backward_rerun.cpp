@@ -134,6 +134,21 @@ Diversion::Diversion(
       });
 }
 
+[[noreturn]] void throw_rewritten(const Plan& plan) {
+  for (size_t i = 0; i < plan.trace->bindings.size(); ++i) {
+    if (plan.trace->bindings[i].argument == plan.rewritten[0]) {
+      base::throw_error(c10::str(
+          "a backward came that '",
+          plan.name,
+          "' does not know, and its code can't be run again since it gives '",
+          plan.trace->graph.inputs[i].name,
+          "' another history; call backward the same way every time, or "
+          "decompile()"));
+    }
+  }
+  TEMPER_INTERNAL(false, "no input is argument ", plan.rewritten[0]);
+}
+
 } // namespace
 
 BackwardRerun::BackwardRerun(
@@ -237,15 +252,9 @@ void BackwardRerun::run(bool differentiable) {
       plan.name,
       "' does not know, and its code can't be run again; call backward the same "
       "way every time, or decompile()");
-  TEMPER_CHECK(
-      plan.changed_for_a_rerun < 0,
-      "a backward came that '",
-      plan.name,
-      "' does not know, and its code can't be run again since it changes input '",
-      plan.trace->graph.inputs[static_cast<size_t>(plan.changed_for_a_rerun)]
-          .name,
-      "', whose old content it needs; call backward the same way every time, or "
-      "decompile()");
+  if (!plan.rewritten.empty()) {
+    throw_rewritten(plan);
+  }
   fallback_.check_state();
   check_inputs();
   auto arguments = arguments_;
@@ -288,6 +297,13 @@ void BackwardRerun::run(bool differentiable) {
         tensor.copy_(content);
       }
     });
+    {
+      const at::AutoDispatchBelowADInplaceOrView below;
+      for (size_t i = 0; i < plan.changed_for_a_rerun.size(); ++i) {
+        input_tensor(plan, plan.changed_for_a_rerun[i], arguments_)
+            .copy_(fallback_.old_contents[i]);
+      }
+    }
     if (generator_) {
       generator_->restore();
     }

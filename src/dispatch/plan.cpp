@@ -2,6 +2,7 @@
 #include "dispatch/plan.h"
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -77,6 +78,11 @@ std::optional<std::vector<at::Tensor>> run_plan(
   if (plan.differentiable) {
     // Before the program draws random numbers: a re-run begins here.
     fallback = make_fallback();
+    const at::AutoDispatchBelowADInplaceOrView below;
+    for (const auto input : plan.changed_for_a_rerun) {
+      fallback.old_contents.push_back(
+          input_tensor(plan, input, arguments).clone());
+    }
   }
   std::vector<at::Tensor> outputs;
   {

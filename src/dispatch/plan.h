@@ -39,9 +39,9 @@ struct Plan {
   std::vector<graph::ValueId> result_values;
   std::vector<int32_t> mutated; ///< Graph inputs that the program writes.
   std::vector<int32_t> versioned; ///< Those with `version_steps`.
-  /// Of `mutated`, one from whose present content a second run of the code
-  /// would compute something else; or -1.
-  int32_t changed_for_a_rerun = -1;
+  /// Of `mutated`, those from whose present content a second run of the code
+  /// would compute something else.
+  std::vector<int32_t> changed_for_a_rerun;
   /// True iff the code can run instead of a program that has thrown: nothing
   /// was written, and no operator may have other effects.
   bool can_rerun = false;
@@ -71,6 +71,8 @@ struct BackwardFallback {
   std::function<void(const std::string&)> report;
   /// Where the random numbers of the call began, if it draws any.
   std::optional<capture::GeneratorState> generator;
+  /// What was in the inputs `Plan::changed_for_a_rerun` before the call.
+  std::vector<at::Tensor> old_contents;
   /// Counts one whole backward served by the artifact.
   std::function<void()> count;
 };

@@ -155,24 +155,16 @@ void CallSite::Impl::compile(
   }
   plan->mutated.clear();
   plan->versioned.clear();
-  plan->changed_for_a_rerun = -1;
+  plan->changed_for_a_rerun.clear();
   for (const auto& mutation : graph.mutations) {
     plan->mutated.push_back(mutation.input);
     if (is_changed_for_a_rerun(trace, mutation.input)) {
-      plan->changed_for_a_rerun = mutation.input;
+      plan->changed_for_a_rerun.push_back(mutation.input);
     }
   }
   for (size_t i = 0; i < trace.bindings.size(); ++i) {
     if (trace.bindings[i].version_steps > 0) {
       plan->versioned.push_back(static_cast<int32_t>(i));
-    }
-  }
-  for (const auto argument : plan->rewritten) {
-    for (size_t i = 0; i < trace.bindings.size(); ++i) {
-      if (trace.bindings[i].argument == argument) {
-        // It has another history now.
-        plan->changed_for_a_rerun = static_cast<int32_t>(i);
-      }
     }
   }
   auto skeleton = graph::skeleton(graph);
