@@ -132,6 +132,10 @@ TEST(CasesB, B4_ThreadsThroughOneRetainedGraph) {
   }
   EXPECT_EQ(wrong, 0);
   EXPECT_GT(right, 0);
+  // Three before, and each that was right.
+  EXPECT_EQ(
+      disabled() ? right + 3 : temper::counters_of(f).program_backwards,
+      right + 3);
   // What was refused has left nothing behind.
   const auto after = go();
   EXPECT_TRUE(torch::allclose(after[0], expected[0]));

@@ -2,8 +2,7 @@
 // accumulation, inference mode, shared parameters, custom functions.
 #include <gtest/gtest.h>
 
-#include <ATen/autocast_mode.h>
-
+#include "autocast.h"
 #include "nets.h"
 #include "support/compare.h"
 
@@ -31,7 +30,8 @@ TEST(CasesB, B9_EnableGradInsideNoGrad) {
       run.note_grad("w", w);
     }
   });
-  EXPECT_COUNTERS(report.total, with_reason);
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 4);
+  EXPECT_COUNTERS(report.total, program_backwards == 4);
 }
 
 TEST(CasesB, B9_NoGradInside) {
@@ -75,7 +75,9 @@ TEST(CasesB, B9_RequiresGradAndDetachInside) {
       run.note_grad("x", x);
     }
   });
-  EXPECT_COUNTERS(report.total, with_reason);
+  EXPECT_COUNTERS(
+      report.total, because("gradients flow to a tensor that is no input"));
+  EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 0);
 }
 
 TEST(CasesB, B10_LayoutsOfTheGradient) {
@@ -145,23 +147,6 @@ TEST(CasesB, B10_LayoutsOfTheInput) {
   });
   EXPECT_COUNTERS(report.total, eager == 0);
 }
-
-class Autocast {
- public:
-  Autocast() {
-    at::autocast::set_autocast_enabled(at::kCPU, true);
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
-    at::autocast::increment_nesting();
-  }
-  ~Autocast() {
-    if (at::autocast::decrement_nesting() == 0) {
-      at::autocast::clear_cache();
-    }
-    at::autocast::set_autocast_enabled(at::kCPU, false);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-};
 
 // Eager mode casts a weight once a region and sums its gradients in bf16; in a
 // compiled call each use has a cast of its own (README, "Limits"), so gradients
@@ -265,7 +250,7 @@ TEST(CasesB, B12_MicroSteps) {
 }
 
 TEST(CasesB, B12_OldGradientKeptByTheUser) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     TwoLayers net;
     run.compile(net);
     std::vector<Tensor> kept;
@@ -278,6 +263,7 @@ TEST(CasesB, B12_OldGradientKeptByTheUser) {
       run.note("kept", kept);
     }
   });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards == 5);
 }
 
 TEST(CasesB, B13_InferenceModeThenTraining) {
@@ -308,7 +294,7 @@ TEST(CasesB, B13_InferenceModeThenTraining) {
 }
 
 TEST(CasesB, B13_InferenceTensorSavedForBackward) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     TwoLayers net;
     run.compile(net);
     Tensor frozen;
@@ -325,6 +311,9 @@ TEST(CasesB, B13_InferenceTensorSavedForBackward) {
       run.note("no grad", net(frozen));
     }
   });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 5 && program_calls == 4);
+  EXPECT_COUNTERS(report.total, program_backwards == 2);
 }
 
 /// A parameter that is embedding and head.
@@ -365,6 +354,7 @@ TEST(CasesB, B14_TiedParameter) {
     run.note("entries", static_cast<int64_t>(net->parameters().size()));
   });
   EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 2);
+  EXPECT_COUNTERS(report.total, program_backwards == 6);
 }
 
 TEST(CasesB, B15_EqualityMasks) {
@@ -428,7 +418,9 @@ TEST(CasesB, B16_CustomFunction) {
       run.note_grad("x", x);
     }
   });
-  EXPECT_COUNTERS(report.total, with_reason);
+  // Two traces of each signature, for its backward runs the user's code.
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 4 && program_backwards == 5);
 }
 
 TEST(CasesB, B16_GradientsInsideForward) {
@@ -453,7 +445,7 @@ TEST(CasesB, B16_GradientsInsideForward) {
       run.note_module("net", *net);
     }
   });
-  EXPECT_COUNTERS(report.total, with_reason);
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards == 4);
 }
 
 } // namespace

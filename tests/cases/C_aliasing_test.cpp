@@ -39,11 +39,13 @@ TEST(CasesC, C1_OverlappingSlices) {
       run.note("data", data);
     }
   });
-  EXPECT_COUNTERS(report.total, with_reason);
+  EXPECT_COUNTERS(
+      report.total, because("writes to memory that several inputs share"));
+  EXPECT_COUNTERS(report.total, program_calls == 6);
 }
 
 TEST(CasesC, C1_OverlapFirst) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x, Tensor y) {
       y.add_(x);
       x.mul_(y);
@@ -61,10 +63,12 @@ TEST(CasesC, C1_OverlapFirst) {
       run.note("other", other);
     }
   });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 5 && program_calls == 3);
 }
 
 TEST(CasesC, C1_ArgumentOverlapsAParameter) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     TwoLayers net;
     auto f = run.compile_function(
         [&net](Tensor x) {
@@ -80,6 +84,10 @@ TEST(CasesC, C1_ArgumentOverlapsAParameter) {
       run.note_module("net", *net);
     }
   });
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 2 && because("writes to memory that several inputs share"));
+  EXPECT_COUNTERS(report.total, program_calls == 2);
 }
 
 TEST(CasesC, C2_CopyThenWriteTheSource) {
@@ -103,7 +111,7 @@ TEST(CasesC, C2_CopyThenWriteTheSource) {
 }
 
 TEST(CasesC, C2_SwapThroughATemporary) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor a, Tensor b) {
       auto t = a.clone();
       a.copy_(b);
@@ -116,6 +124,7 @@ TEST(CasesC, C2_SwapThroughATemporary) {
       run.note("b", b);
     }
   });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 4);
 }
 
 TEST(CasesC, C3_ViewOfAMutatedInput) {
@@ -133,11 +142,13 @@ TEST(CasesC, C3_ViewOfAMutatedInput) {
       run.note("t0 after", t0);
     }
   });
-  EXPECT_COUNTERS(report.total, with_reason);
+  EXPECT_COUNTERS(
+      report.total, because("writes to memory that several inputs share"));
+  EXPECT_COUNTERS(report.total, program_calls == 0);
 }
 
 TEST(CasesC, C3_ViewsOfOneInput) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor t) {
       auto row = t[1];
       t.mul_(3);
@@ -153,6 +164,7 @@ TEST(CasesC, C3_ViewsOfOneInput) {
       run.note("t after", t);
     }
   });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 4);
 }
 
 // What `f` returns is its argument, or shares its memory.
@@ -169,7 +181,7 @@ void expect_aliases(const F& code) {
       run.note("x after", x);
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0);
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 4);
 }
 
 TEST(CasesC, C4_DropoutInEval) {
@@ -197,7 +209,7 @@ TEST(CasesC, C4_IdentityAndViews) {
 }
 
 TEST(CasesC, C4_IdentityModule) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     torch::nn::Sequential net(torch::nn::Identity(), torch::nn::Dropout(0.5));
     net->eval();
     auto f = run.compile_function(
@@ -208,10 +220,12 @@ TEST(CasesC, C4_IdentityModule) {
       run.note("y", f(x));
     }
   });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 2 && program_calls == 3);
 }
 
 TEST(CasesC, C4_TwoOutputsAreOneTensor) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x) {
       auto y = x * 2;
       return std::vector<Tensor>{y, y, y.view({-1}), x, y.detach()};
@@ -222,6 +236,8 @@ TEST(CasesC, C4_TwoOutputsAreOneTensor) {
       run.note("all", f(x));
     }
   });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 2 && program_calls == 4);
 }
 
 TEST(CasesC, C5_ArgumentGetsACopyOfTheResult) {
@@ -259,11 +275,13 @@ TEST(CasesC, C6_ExpandedTensors) {
       run.note("fresh", all(torch::zeros({3, 4})));
     }
   });
-  EXPECT_COUNTERS(report.total, with_reason);
+  EXPECT_COUNTERS(
+      report.total, eager == 2 && because("the code threw in each trace"));
+  EXPECT_COUNTERS(report.total, program_calls == 8);
 }
 
 TEST(CasesC, C6_ExpandedInside) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x) {
       auto y = (x * 2).expand({3, 4});
       y.select(0, 0).select(0, 1).add_(5);
@@ -273,6 +291,7 @@ TEST(CasesC, C6_ExpandedInside) {
       run.note("y", f(torch::ones({1, 4})));
     }
   });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 4);
 }
 
 /// Mutates its input and buffers, and draws.
@@ -324,7 +343,7 @@ TEST(CasesC, C7_EffectsHappenOnce) {
 }
 
 TEST(CasesC, C7_AMutatedArgumentThatNeedsGrad) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x, Tensor w) {
       x.mul_(w);
       return x.sum();
@@ -343,6 +362,12 @@ TEST(CasesC, C7_AMutatedArgumentThatNeedsGrad) {
       run.attempt("leaf", [&] { f(x, w); });
     }
   });
+  EXPECT_COUNTERS(
+      report.total,
+      because(
+          "the call changes the metadata of an argument",
+          "the code threw in each trace"));
+  EXPECT_COUNTERS(report.total, program_calls == 4 && program_backwards == 4);
 }
 
 TEST(CasesC, C8_SliceThenFresh) {
@@ -361,7 +386,7 @@ TEST(CasesC, C8_SliceThenFresh) {
 }
 
 TEST(CasesC, C8_AsStridedInside) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x) {
       auto windows = x.as_strided({3, 2}, {1, 1}, x.storage_offset());
       return std::make_tuple(windows * 2, windows);
@@ -376,6 +401,11 @@ TEST(CasesC, C8_AsStridedInside) {
       run.attempt("short", [&] { f(torch::ones({3})); });
     }
   });
+  EXPECT_COUNTERS(
+      report.total,
+      because(
+          "aten::as_strided of an argument", "the code threw in each trace"));
+  EXPECT_COUNTERS(report.total, program_calls == 0);
 }
 
 } // namespace

@@ -21,7 +21,7 @@ using torch::Tensor;
 namespace nn = torch::nn;
 
 TEST(CasesH, H12_ModuleDestroyedWithItsBackwardPending) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     auto x = torch::randn({2, 4}).requires_grad_();
     std::vector<Tensor> pending;
     for (int i = 0; i < 4; ++i) {
@@ -40,10 +40,14 @@ TEST(CasesH, H12_ModuleDestroyedWithItsBackwardPending) {
       run.note_grad("x", x);
     }
   });
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 6 && because("waiting for the backward of a traced call"));
+  EXPECT_COUNTERS(report.total, traces == 4);
 }
 
 TEST(CasesH, H12_CompiledFunctionDestroyedWithItsBackwardPending) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     auto x = torch::randn({2, 4}).requires_grad_();
     Tensor y;
     for (int i = 0; i < 3; ++i) {
@@ -57,10 +61,16 @@ TEST(CasesH, H12_CompiledFunctionDestroyedWithItsBackwardPending) {
     y.sum().backward();
     run.note_grad("x", x);
   });
+  EXPECT_COUNTERS(
+      report.total,
+      because(
+          "a backward of a kind not seen before",
+          "waiting for the backward of a traced call"));
+  EXPECT_COUNTERS(report.total, program_calls == 3);
 }
 
 TEST(CasesH, H12_DecompiledWithItsBackwardPending) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     TwoLayers net;
     run.compile(net);
     auto x = torch::randn({2, 4}).requires_grad_();
@@ -74,6 +84,7 @@ TEST(CasesH, H12_DecompiledWithItsBackwardPending) {
     }
     run.note("plain", net(x));
   });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards == 2);
 }
 
 TwoLayers& immortal() {
@@ -93,6 +104,7 @@ TEST(CasesHDeathTest, H12_StaticDestruction) {
       pending.sum().backward();
       pending = before(x);
     }
+    EXPECT_COUNTERS(temper::counters(), eager == 0 && program_calls == 10);
   });
 }
 
@@ -107,6 +119,8 @@ TEST(CasesHDeathTest, H12_AThreadThatEndsAfterItsCalls) {
         }
       }).join();
     }
+    EXPECT_COUNTERS(temper::counters(), eager == 0 && traces == 1);
+    EXPECT_COUNTERS(temper::counters(), program_backwards == 8);
   });
 }
 
@@ -131,12 +145,15 @@ TEST(CasesHDeathTest, H12_ForkAfterACompile) {
       for (int i = 0; i < 4; ++i) {
         right = right && torch::equal(net(longer), net->forward(longer));
       }
-      ::_exit(right ? 0 : 1);
+      const Counters all = temper::counters();
+      right = right && all.eager_total() == 0;
+      ::_exit(right && (disabled() || all.program_calls == 7) ? 0 : 1);
     }
     int status = -1;
     ::waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
     EXPECT_TRUE(torch::equal(net(x), expected));
+    EXPECT_COUNTERS(temper::counters(), eager == 0 && program_calls == 4);
   });
 }
 
@@ -178,12 +195,13 @@ TEST(CasesH, H13_ScriptChild) {
       run.note_module("net", *net);
     }
   });
-  EXPECT_COUNTERS(report.total, with_reason);
+  EXPECT_COUNTERS(report.total, because("of 'ScriptedImpl'"));
+  EXPECT_COUNTERS(report.total, program_calls == 0);
 }
 
 TEST(CasesH, H13_CompiledChildInSequential) {
   // Sequential calls forward itself, so the child runs as it is.
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     TwoLayers child;
     run.compile(child);
     nn::Sequential net(child, nn::ReLU());
@@ -199,6 +217,8 @@ TEST(CasesH, H13_CompiledChildInSequential) {
       run.note_module("net", *net);
     }
   });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 8);
+  EXPECT_COUNTERS(report.total, program_backwards == 4);
 }
 
 /// A compiled module that calls another compiled one.
@@ -236,13 +256,15 @@ TEST(CasesH, H13_CompiledInsideCompiled) {
   EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
 }
 
-// Looks at a tensor midway, in a process of its own.
-void expect_may_look(const std::function<void(const Tensor&)>& look) {
+// `Look` looks at a tensor midway, in a process of its own. The call is eager,
+// for `reason`.
+template <class Look>
+void expect_may_look(const char* reason, const Look&) {
   EXPECT_SURVIVES({
-    const auto report = expect_same([&](Trial& run) {
-      auto f = run.compile_function([&look](Tensor x) {
+    const auto report = expect_same([](Trial& run) {
+      auto f = run.compile_function([](Tensor x) {
         auto y = x.exp();
-        look(y);
+        Look()(y); // Not captured: guards could not watch it.
         return y * 2;
       });
       for (int i = 0; i < 5; ++i) {
@@ -250,12 +272,12 @@ void expect_may_look(const std::function<void(const Tensor&)>& look) {
         run.attempt("call", [&] { run.note("y", f(x)); });
       }
     });
-    EXPECT_COUNTERS(report.total, with_reason);
+    EXPECT_COUNTERS(report.total, because(reason) && program_calls == 0);
   });
 }
 
 TEST(CasesHDeathTest, H14_Printing) {
-  expect_may_look([](const Tensor& y) {
+  expect_may_look("the data of a tensor is read", [](const Tensor& y) {
     std::ostringstream out;
     out << y << y.sizes() << y.toString();
     TORCH_CHECK(!out.str().empty());
@@ -263,7 +285,7 @@ TEST(CasesHDeathTest, H14_Printing) {
 }
 
 TEST(CasesHDeathTest, H14_Saving) {
-  expect_may_look([](const Tensor& y) {
+  expect_may_look("aten::set_.source_Storage", [](const Tensor& y) {
     std::stringstream archive;
     torch::save(y, archive);
     Tensor loaded;
@@ -273,7 +295,7 @@ TEST(CasesHDeathTest, H14_Saving) {
 }
 
 TEST(CasesHDeathTest, H14_Iterating) {
-  expect_may_look([](const Tensor& y) {
+  expect_may_look("aten::_local_scalar_dense", [](const Tensor& y) {
     double sum = 0;
     for (int64_t i = 0; i < y.size(0); ++i) {
       sum += y[i].sum().item<double>();
@@ -283,9 +305,10 @@ TEST(CasesHDeathTest, H14_Iterating) {
 }
 
 TEST(CasesHDeathTest, H14_RawPointers) {
-  expect_may_look(
-      [](const Tensor& y) { TORCH_CHECK(y.const_data_ptr<float>()[5] > 0); });
-  expect_may_look([](const Tensor& y) {
+  expect_may_look("the data of a tensor is read", [](const Tensor& y) {
+    TORCH_CHECK(y.const_data_ptr<float>()[5] > 0);
+  });
+  expect_may_look("the data of a tensor is read", [](const Tensor& y) {
     auto copy = y.detach().clone();
     static_cast<float*>(copy.data_ptr())[0] = 1;
     copy.mutable_data_ptr<float>()[1] = 2;
@@ -295,7 +318,7 @@ TEST(CasesHDeathTest, H14_RawPointers) {
 }
 
 TEST(CasesHDeathTest, H14_CustomLoopOnAnotherThread) {
-  expect_may_look([](const Tensor& y) {
+  expect_may_look("the data of a tensor is read", [](const Tensor& y) {
     float first = 0;
     std::exception_ptr error;
     std::thread([&] {
@@ -330,7 +353,9 @@ TEST(CasesH, H15_ScaleWithoutGrad) {
       run.note("second", gg[0]);
     }
   });
-  EXPECT_COUNTERS(report.total, with_reason);
+  EXPECT_COUNTERS(
+      report.total, because("double backward (create_graph) through the call"));
+  EXPECT_COUNTERS(report.total, program_calls == 0);
 }
 
 TEST(CasesH, H15_StraightThrough) {

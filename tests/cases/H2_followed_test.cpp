@@ -207,7 +207,8 @@ TEST(CasesC, C1_OverlapOfForeignMemory) {
       run.note("apart", torch::tensor(apart));
     }
   });
-  EXPECT_COUNTERS(report.total, traces >= 3 && with_reason);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 3 && program_calls == 9);
 }
 
 } // namespace

@@ -1,7 +1,9 @@
 // Arithmetic on counters, and how they are printed.
 #include "support/counters.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <sstream>
 
 namespace temper::testing {
@@ -55,12 +57,57 @@ std::string describe(const Tally& tally) {
 }
 
 bool reasoned(const Counters& counters) {
+  constexpr std::string_view kSubjects[] = {
+      "::",
+      "'",
+      "argument",
+      "backward",
+      "call",
+      "code",
+      "constant",
+      "gradient",
+      "limit of",
+      "operator",
+      "random numbers",
+      "result",
+      "state",
+      "tensor"};
   for (const auto& [reason, count] : counters.eager_calls) {
-    if (reason.find_first_not_of(' ') == std::string::npos) {
+    const bool names = std::any_of(
+        std::begin(kSubjects), std::end(kSubjects), [&](auto subject) {
+          return reason.find(subject) != std::string::npos;
+        });
+    if (!names) {
       return false;
     }
   }
-  return true;
+  return counters.eager_total() > 0;
+}
+
+bool because(
+    const Counters& counters,
+    std::initializer_list<std::string_view> texts) {
+  const auto says = [](const auto& entry, std::string_view text) {
+    return entry.first.find(text) != std::string::npos;
+  };
+  const auto& eager = counters.eager_calls;
+  const bool each_is_said =
+      std::all_of(texts.begin(), texts.end(), [&](auto text) {
+        return std::any_of(eager.begin(), eager.end(), [&](const auto& entry) {
+          return says(entry, text);
+        });
+      });
+  const bool no_other =
+      std::all_of(eager.begin(), eager.end(), [&](const auto& entry) {
+        return std::any_of(texts.begin(), texts.end(), [&](auto text) {
+          return says(entry, text);
+        });
+      });
+  return counters.eager_total() > 0 && each_is_said && no_other;
+}
+
+bool explains(const Tally& tally, std::string_view text) {
+  return tally.explain.find(text) != std::string::npos;
 }
 
 bool disabled() {
