@@ -11,6 +11,7 @@
 //    where the real gradients pass.
 #include "dispatch/backward_rerun.h"
 
+#include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
@@ -288,7 +289,12 @@ void BackwardRerun::run(bool differentiable) {
   Result result;
   {
     const auto now = capture::GeneratorState::current();
+    // Autocast's cache belongs to a region of the user's: casts in another
+    // dtype must not be found there, nor left.
+    const bool caches = at::autocast::is_autocast_cache_enabled();
+    at::autocast::set_autocast_cache_enabled(false);
     const auto put_back = c10::make_scope_exit([&] {
+      at::autocast::set_autocast_cache_enabled(caches);
       if (generator_) {
         now.restore();
       }
