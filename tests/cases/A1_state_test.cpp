@@ -264,6 +264,42 @@ TEST(CasesA, A4_WeightsLoadedFromAnArchive) {
       report.steady, program_calls == calls && program_backwards == 9);
 }
 
+TEST(CasesA, A4_StateCopiedByName) {
+  const auto report = expect_same([](Trial& run) {
+    NoisyNet net;
+    run.compile(net);
+    const auto x = torch::randn({5, 4});
+    for (int round = 0; round < 4; ++round) {
+      if (round == 1) {
+        run.steady();
+      }
+      NoisyNet trained;
+      trained->norm->running_mean.fill_(round);
+      {
+        const torch::NoGradGuard no_grad;
+        const auto parameters = trained->named_parameters();
+        for (auto& entry : net->named_parameters()) {
+          entry.value().copy_(parameters[entry.key()]);
+        }
+        const auto buffers = trained->named_buffers();
+        for (auto& entry : net->named_buffers()) {
+          entry.value().copy_(buffers[entry.key()]);
+        }
+      }
+      for (int i = 0; i < 3; ++i) {
+        net->zero_grad();
+        auto y = net(x);
+        run.note("y", y);
+        y.pow(2).sum().backward();
+        run.note_module("net", *net);
+      }
+    }
+  });
+  EXPECT_COUNTERS(report.steady, eager == 0 && traces == 0 && compiles == 0);
+  EXPECT_COUNTERS(
+      report.steady, program_calls == calls && program_backwards == 9);
+}
+
 /// A parameter of its own, used as a plain field.
 struct ScaleImpl : temper::Module<ScaleImpl> {
   torch::Tensor weight;
@@ -377,6 +413,45 @@ TEST(CasesA, A6_Dtypes) {
   });
   EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 6);
   EXPECT_COUNTERS(report.total, program_calls > 0 && program_backwards > 0);
+}
+
+TEST(CasesA, A6_HalfPrecision) {
+  for (const auto dtype : {torch::kBFloat16, torch::kHalf}) {
+    const auto report = expect_same([dtype](Trial& run) {
+      NoisyNet net;
+      run.compile(net);
+      net->to(dtype);
+      torch::optim::SGD steps(net->parameters(), 0.05);
+      for (int i = 0; i < 8; ++i) {
+        steps.zero_grad();
+        auto x = torch::randn({5, 4}).to(dtype).requires_grad_();
+        auto y = net(x);
+        run.note("y", y);
+        y.pow(2).sum().backward();
+        steps.step();
+        run.note_grad("x", x);
+        run.note_module("net", *net);
+        run.note_generator();
+        net->eval();
+        {
+          const torch::NoGradGuard no_grad;
+          run.note("no grad", net(x));
+        }
+        net->train();
+      }
+      net->to(torch::kFloat);
+      for (int i = 0; i < 3; ++i) {
+        net->zero_grad();
+        auto y = net(torch::randn({5, 4}));
+        run.note("y", y);
+        y.pow(2).sum().backward();
+        run.note_module("net", *net);
+      }
+    });
+    EXPECT_COUNTERS(report.total, eager == 0 && traces == 3 && graphs <= 3);
+    EXPECT_COUNTERS(
+        report.total, program_calls == 16 && program_backwards == 9);
+  }
 }
 
 TEST(CasesA, A6_InputOfAnotherDtypeRaises) {

@@ -211,6 +211,39 @@ TEST(CasesA, A12_OneThreadUnderAutocast) {
       report.total, traces == 2 && program_calls == 22 && graphs <= 2);
 }
 
+TEST(CasesA, A12_TrainingStepsBesideAutocast) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    torch::optim::SGD steps(net->parameters(), 0.1);
+    auto x = torch::randn({3, 4});
+    auto leaf = torch::randn({3, 4}).requires_grad_();
+    for (int i = 0; i < 10; ++i) {
+      torch::Tensor trained, cast, slope;
+      steps.zero_grad();
+      together(
+          [&] {
+            trained = net(x);
+            trained.pow(2).sum().backward();
+          },
+          [&] {
+            at::autocast::set_autocast_enabled(at::kCPU, true);
+            cast = net(leaf);
+            at::autocast::clear_cache();
+            at::autocast::set_autocast_enabled(at::kCPU, false);
+            slope = torch::autograd::grad({cast.sum()}, {leaf})[0];
+          });
+      steps.step();
+      run.note("trained", trained);
+      run.note("cast", cast);
+      run.note("slope", slope);
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 2 && graphs <= 2);
+  EXPECT_COUNTERS(report.total, program_calls == 18 && program_backwards == 18);
+}
+
 TEST(CasesA, A13_EightThreadsMakeTheFirstCall) {
   const auto report = expect_same([](Trial& run) {
     TwoLayers net;

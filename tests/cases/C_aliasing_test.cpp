@@ -240,6 +240,43 @@ TEST(CasesC, C4_TwoOutputsAreOneTensor) {
       report.total, eager == 0 && traces == 2 && program_calls == 4);
 }
 
+// The input has a history, and the result is written to afterwards.
+template <class F>
+void expect_written_aliases(const F& code) {
+  const auto report = expect_same([&](Trial& run) {
+    auto f = run.compile_function(code);
+    for (int i = 0; i < 6; ++i) {
+      auto leaf = torch::randn({2, 3}).requires_grad_();
+      auto x = leaf.sin();
+      run.note("x", x);
+      auto y = f(x);
+      run.note("y", y);
+      run.attempt("write", [&] { y.mul_(torch::full_like(y, 3)); });
+      run.note("x after", x);
+      run.note("y after", y);
+      run.attempt("backward", [&] { (x.exp().sum() + y.sum()).backward(); });
+      run.note_grad("leaf", leaf);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 5);
+}
+
+TEST(CasesC, C4_WrittenResultsOfInputsWithHistory) {
+  expect_written_aliases([](Tensor x) { return x; });
+  expect_written_aliases(
+      [](Tensor x) { return torch::dropout(x, 0.5, false); });
+  expect_written_aliases([](Tensor x) { return x.contiguous(); });
+  expect_written_aliases([](Tensor x) { return x.to(torch::kFloat); });
+  expect_written_aliases([](Tensor x) {
+    return x.expand_as(torch::zeros({2, 3}));
+  });
+  expect_written_aliases([](Tensor x) { return x.view({3, 2}).t(); });
+  expect_written_aliases([](Tensor x) { return x.reshape({6}); });
+  expect_written_aliases([](Tensor x) { return x.detach(); });
+  expect_written_aliases([](Tensor x) { return (x * 2).view({6}); });
+  expect_written_aliases([](Tensor x) { return x.mul_(2); });
+}
+
 TEST(CasesC, C5_ArgumentGetsACopyOfTheResult) {
   const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x) {

@@ -225,6 +225,47 @@ TEST(CasesH, H6_SubclassOfACompiledClass) {
   EXPECT_COUNTERS(report.total, program_calls == 0);
 }
 
+struct KnownShiftedImpl : BranchingImpl {
+  double shift = 0.5;
+  Tensor last(const Tensor& x) override {
+    return x + shift;
+  }
+};
+struct ExponentialImpl : BranchingImpl {
+  Tensor last(const Tensor& x) override {
+    return x.exp();
+  }
+};
+
+TEST(CasesH, H6_KnownSubclassBehindAHolderOfItsBase) {
+  temper::know_modules<KnownShiftedImpl, ExponentialImpl>();
+  const auto report = expect_same([](Trial& run) {
+    auto derived = std::make_shared<KnownShiftedImpl>();
+    Branching net(std::static_pointer_cast<BranchingImpl>(derived));
+    run.compile(net);
+    for (int i = 0; i < 12; ++i) {
+      derived->shift = static_cast<double>(i / 3);
+      net->gain = i < 9 ? 1.0 : 3.0;
+      auto y = net(torch::ones({2, 4}));
+      run.note("y", y);
+      y.sum().backward();
+      run.note_module("net", *net);
+    }
+    // Another subclass in the same holder.
+    net = Branching(std::static_pointer_cast<BranchingImpl>(
+        std::make_shared<ExponentialImpl>()));
+    run.compile(net);
+    for (int i = 0; i < 3; ++i) {
+      auto y = net(torch::ones({2, 4}));
+      run.note("y", y);
+      y.sum().backward();
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 5 && program_calls == 10);
+  EXPECT_COUNTERS(report.total, program_backwards == 10);
+}
+
 // Values of the code under test in `calls` calls on other inputs each time.
 template <class Code, class... State>
 Report expect_values(const Code& code, State&... state) {
@@ -292,6 +333,52 @@ TEST(CasesH, H7_RandomEngineOfTheUser) {
   });
   EXPECT_COUNTERS(report.total, because("the function's captures"));
   EXPECT_COUNTERS(report.total, program_calls == 0);
+}
+
+struct EngineImpl : temper::Module<EngineImpl> {
+  std::mt19937 engine{7};
+  bool draws = true;
+
+  void reset() override {}
+  Tensor forward(Tensor x) {
+    if (!draws) {
+      return x * 2;
+    }
+    std::uniform_real_distribution<double> uniform(0, 1);
+    return x * uniform(engine);
+  }
+};
+TEMPER_MODULE(Engine);
+
+TEST(CasesH, H7_RandomEngineAsAField) {
+  const auto report = expect_same([](Trial& run) {
+    Engine net;
+    run.compile(net);
+    for (int i = 0; i < 6; ++i) {
+      run.note("y", net(torch::ones({3})));
+      run.note("next", static_cast<int64_t>(std::mt19937(net->engine)()));
+    }
+    net->engine.seed(7);
+    run.note("y", net(torch::ones({3})));
+    run.note("next", static_cast<int64_t>(std::mt19937(net->engine)()));
+  });
+  // Each state is a signature; the one that comes again is known.
+  EXPECT_COUNTERS(
+      report.total, because("the call changes watched state: 'EngineImpl'"));
+  EXPECT_COUNTERS(
+      report.total, eager == 1 && traces == 6 && program_calls == 0);
+}
+
+TEST(CasesH, H7_RandomEngineAsAFieldNotUsed) {
+  const auto report = expect_same([](Trial& run) {
+    Engine net;
+    net->draws = false;
+    run.compile(net);
+    for (int i = 0; i < 6; ++i) {
+      run.note("y", net(torch::ones({3})));
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 5);
 }
 
 TEST(CasesH, H7_StaticLocalCache) {

@@ -5,6 +5,7 @@
 #include <torch/torch.h>
 
 #include <string>
+#include <vector>
 
 #include <temper/temper.h>
 
@@ -96,6 +97,86 @@ TEST(CasesH, H16_OneModuleHoldsModulesOfBoth) {
   const auto counters = temper::counters_of(both);
   EXPECT_EQ(counters.traces, 3) << temper::explain(both);
   EXPECT_EQ(counters.program_calls, 6) << temper::explain(both);
+}
+
+// Of a loss that is made of `y`, by the leaves.
+std::vector<torch::Tensor> gradients(
+    const torch::Tensor& y,
+    const std::vector<torch::Tensor>& leaves) {
+  return torch::autograd::grad({y.pow(3).sum()}, leaves);
+}
+
+void expect_equal(
+    const std::vector<torch::Tensor>& found,
+    const std::vector<torch::Tensor>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_TRUE(torch::equal(found[i], expected[i])) << i;
+  }
+}
+
+// Leaves that a backward through `module` reaches.
+std::vector<torch::Tensor> leaves_of(
+    const torch::nn::Module& module,
+    const torch::Tensor& x) {
+  auto leaves = module.parameters();
+  leaves.push_back(x);
+  return leaves;
+}
+
+TEST(CasesH, H16_ABackwardThroughCompiledModulesOfBoth) {
+  const auto scale = small().make();
+  const auto net = large().make();
+  small().compile(*scale);
+  large().compile(*net);
+  for (int i = 0; i < 8; ++i) {
+    if (i == 4) {
+      small().change(*scale);
+    }
+    const auto x = torch::rand({3, 2}).requires_grad_();
+    const auto leaves = leaves_of(*net, x);
+    const auto expected = gradients(
+        large().forward(
+            *net, small().forward(*scale, large().forward(*net, x))),
+        leaves);
+    expect_equal(
+        gradients(
+            large().call(*net, small().call(*scale, large().call(*net, x))),
+            leaves),
+        expected);
+  }
+  const auto of_scale = small().counters(*scale);
+  EXPECT_EQ(of_scale.calls, 8);
+  EXPECT_EQ(of_scale.traces, 2);
+  EXPECT_EQ(of_scale.program_calls, 6);
+  EXPECT_EQ(of_scale.program_backwards, 6);
+  EXPECT_EQ(of_scale.eager_total(), 0);
+  const auto of_net = large().counters(*net);
+  EXPECT_EQ(of_net.calls, 16);
+  EXPECT_EQ(of_net.traces, 2);
+  EXPECT_EQ(of_net.program_calls, 14);
+  EXPECT_EQ(of_net.program_backwards, 14); // Of each of its calls.
+  EXPECT_EQ(of_net.eager_total(), 0);
+}
+
+TEST(CasesH, H16_ABackwardThroughOneModuleThatHoldsBoth) {
+  Both both;
+  both->compile();
+  for (int i = 0; i < 8; ++i) {
+    if (i == 4) {
+      large().change(*both->second);
+    }
+    const auto x = torch::rand({3, 2}).requires_grad_();
+    const auto leaves = leaves_of(*both, x);
+    const auto expected = gradients(both->forward(x), leaves);
+    expect_equal(gradients(both(x), leaves), expected);
+  }
+  const auto counters = temper::counters_of(both);
+  EXPECT_EQ(counters.calls, 8) << temper::explain(both);
+  EXPECT_EQ(counters.traces, 2) << temper::explain(both);
+  EXPECT_EQ(counters.program_calls, 6) << temper::explain(both);
+  EXPECT_EQ(counters.program_backwards, 6) << temper::explain(both);
+  EXPECT_EQ(counters.eager_total(), 0) << temper::explain(both);
 }
 
 } // namespace
