@@ -88,7 +88,15 @@ std::shared_ptr<Signature> CallSite::Impl::add(
       return signature;
     }
   }
-  if (static_cast<int64_t>(signatures.size()) >= options.max_signatures) {
+  const auto is_full = [&] {
+    return static_cast<int64_t>(signatures.size()) >= options.max_signatures;
+  };
+  if (is_full()) {
+    std::erase_if(signatures, [](const auto& signature) {
+      return signature->state->is_gone();
+    });
+  }
+  if (is_full()) {
     if (!said_limit) {
       said_limit = true;
       base::warn(c10::str(

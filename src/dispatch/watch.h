@@ -74,6 +74,8 @@ class Snapshot {
   virtual const std::string& unguardable() const = 0;
   /// Where this very TensorImpl is reachable, if it is.
   virtual std::optional<Place> find(const at::Tensor& tensor) const = 0;
+  /// True iff a tensor of it is gone: it can never match again.
+  virtual bool is_gone() const = 0;
   /// A hash of the bytes and metadata; equal states have equal hashes (used to
   /// find a signature among many).
   virtual uint64_t hash() const = 0;

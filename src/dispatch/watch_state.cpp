@@ -205,6 +205,13 @@ bool State::matches() const {
   return !moved || same_sharing();
 }
 
+bool State::is_gone() const {
+  return std::any_of(
+      weak_tensors_.begin(), weak_tensors_.end(), [](const auto& tensor) {
+        return tensor.expired();
+      });
+}
+
 bool State::has_moved() const {
   bool moved = false;
   for (const Tensor& tensor : tensors_) {

@@ -92,6 +92,7 @@ class State final : public Snapshot {
     return unguardable_;
   }
   std::optional<Place> find(const at::Tensor& tensor) const override;
+  bool is_gone() const override;
   uint64_t hash() const override {
     return hash_;
   }

@@ -7,6 +7,7 @@
 
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -94,6 +95,120 @@ TEST(CasesH, H3_MaskMadeOnce) {
     }
   });
   EXPECT_COUNTERS(report.steady, eager == 0 && program_calls == 4);
+}
+
+// Calls a function that uses `holder`, training what it holds.
+template <class Holder, class Swap>
+void train_swapped(Trial& run, Holder& holder, const Swap& swap) {
+  auto f = run.compile_function(
+      [&holder](Tensor x) { return holder->forward(x) * 2; }, holder);
+  for (int i = 0; i < 12; ++i) {
+    if (i % 4 == 0) {
+      swap(i / 4);
+    }
+    auto y = f(torch::randn({2, 3}));
+    run.note("y", y);
+    y.sum().backward();
+    run.note_module("net", *holder);
+  }
+}
+
+TEST(CasesH, H4_NamedHolderAssigned) {
+  const auto report = expect_same([](Trial& run) {
+    const std::vector<nn::Linear> models{nn::Linear(3, 3), nn::Linear(3, 4)};
+    nn::Linear net = models[0];
+    train_swapped(run, net, [&](int k) { net = models[k % 2]; });
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 2);
+  EXPECT_COUNTERS(report.total, program_calls == 10);
+}
+
+TEST(CasesH, H4_NamedSharedPointerAssigned) {
+  const auto report = expect_same([](Trial& run) {
+    const auto one = std::make_shared<nn::LinearImpl>(3, 3);
+    auto net = one;
+    train_swapped(run, net, [&](int k) {
+      net = k % 2 == 0 ? one : std::make_shared<nn::LinearImpl>(3, 3);
+    });
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 2);
+  EXPECT_COUNTERS(report.total, graphs <= 1 && program_calls == 10);
+}
+
+TEST(CasesH, H4_NamedHolderOfAnotherStructure) {
+  const auto report = expect_same([](Trial& run) {
+    nn::Sequential net(nn::Linear(3, 3));
+    const auto f = [&net](const Tensor& x) { return net->forward(x); };
+    auto compiled = run.compile_function(f, net);
+    const torch::NoGradGuard no_grad;
+    for (int i = 0; i < 12; ++i) {
+      if (i == 4) {
+        net = nn::Sequential(nn::Linear(3, 3), nn::ReLU());
+      } else if (i == 8) {
+        net->push_back(nn::Linear(3, 2));
+      }
+      run.note("y", compiled(torch::randn({2, 3})));
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 3);
+  EXPECT_COUNTERS(report.total, program_calls == 9);
+}
+
+TEST(CasesH, H4_NamedHolderFilledByTheFirstCall) {
+  const auto report = expect_same([](Trial& run) {
+    nn::Linear net{nullptr};
+    auto f = run.compile_function(
+        [&net](Tensor x) {
+          if (!net) {
+            net = nn::Linear(3, 3);
+          }
+          return net->forward(x);
+        },
+        net);
+    for (int i = 0; i < 6; ++i) {
+      if (i == 2) {
+        run.steady();
+      }
+      auto y = f(torch::randn({2, 3}));
+      run.note("y", y);
+      y.sum().backward();
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.steady, eager == 0 && program_calls == 4);
+}
+
+TEST(CasesH, H4_ANamedHolderLetsGoOfWhatItHeld) {
+  nn::Linear net(3, 3);
+  const std::weak_ptr<nn::LinearImpl> first = net.ptr();
+  const auto f =
+      temper::compile([&net](Tensor x) { return net->forward(x); }, net);
+  const torch::NoGradGuard no_grad;
+  for (int i = 0; i < 3; ++i) {
+    f(torch::randn({2, 3}));
+  }
+  net = nn::Linear(3, 3);
+  EXPECT_TRUE(first.expired());
+  f(torch::randn({2, 3}));
+}
+
+TEST(CasesH, H4_ModelsThatComeAndGoFillNoTable) {
+  const auto report = expect_same([](Trial& run) {
+    nn::Linear net(3, 3);
+    auto f =
+        run.compile_function([&net](Tensor x) { return net->forward(x); }, net);
+    const torch::NoGradGuard no_grad;
+    for (int i = 0; i < 300; ++i) {
+      net = nn::Linear(3, 3);
+      run.note("y", f(torch::ones({2, 3})));
+    }
+    run.steady();
+    for (int i = 0; i < 3; ++i) {
+      run.note("y", f(torch::ones({2, 3})));
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 300);
+  EXPECT_COUNTERS(report.steady, program_calls == 3);
 }
 
 struct PointersImpl : temper::Module<PointersImpl> {

@@ -43,22 +43,33 @@ TEMPER_API bool is_on_stack(const void* address);
 /// Tells what is known of one variable.
 using Watched = std::function<void(const Closure&, State&)>;
 
-/// `pointer`, and the variable at `variable` that holds it.
+/// The module behind `pointer`, and `variable`, which holds it or is it.
 template <class Pointer>
-Watched watch_module(
-    Pointer pointer,
-    const void* variable,
-    size_t size,
-    std::string name) {
-  return [=, is_local = is_on_stack(variable)](
-             const Closure& closure, State& state) {
+Watched watch_module(Pointer pointer, const void* variable) {
+  return [=](const Closure&, State& state) {
     if (pointer) {
       state.module(*pointer);
       state.known(&*pointer);
     }
     state.known(variable);
-    if (size != 0 && closure.reaches(variable, is_local)) {
-      state.bytes(variable, size, name); // Another module may be put there.
+  };
+}
+
+/// The module that `variable` holds at a call, where the code reaches the
+/// variable: another one may be put there. Else the one that it holds now,
+/// which is `pointer`.
+template <class T, class Pointer>
+Watched watch_holder(const T& variable, Pointer pointer, std::string name) {
+  return [where = &variable,
+          is_local = is_on_stack(&variable),
+          pointer = std::move(pointer),
+          name = std::move(name)](
+             const Closure& closure, State& state) mutable {
+    if (closure.reaches(where, is_local)) {
+      describe_field(*where, name, state);
+      pointer = nullptr; // Not to keep a module that the variable has let go.
+    } else {
+      watch_module(pointer, where)(closure, state);
     }
   };
 }
@@ -68,27 +79,33 @@ template <class T>
 Watched watch(T&& variable, std::string name) {
   using Plain = std::remove_cvref_t<T>;
   constexpr bool is_lvalue = std::is_lvalue_reference_v<T>;
-  const size_t size = is_lvalue ? sizeof(Plain) : 0;
   if constexpr (std::is_base_of_v<torch::nn::Module, Plain>) {
     static_assert(
         is_lvalue, "temper: a module must outlive the function that uses it");
     know_module<Plain>();
-    return watch_module(
-        const_cast<Plain*>(&variable), &variable, 0, std::move(name));
+    return watch_module(const_cast<Plain*>(&variable), &variable);
   } else if constexpr (requires { typename Plain::ContainedType; }) {
     know_module<typename Plain::ContainedType>();
-    return watch_module(
-        variable.is_empty() ? nullptr : variable.ptr(),
-        &variable,
-        size,
-        std::move(name));
+    auto pointer = variable.is_empty() ? nullptr : variable.ptr();
+    if constexpr (is_lvalue) {
+      return watch_holder(variable, std::move(pointer), std::move(name));
+    } else {
+      return watch_module(std::move(pointer), &variable);
+    }
   } else if constexpr (requires {
                          requires std::is_base_of_v<
                              torch::nn::Module,
                              typename Plain::element_type>;
+                         requires std::is_same_v<
+                             Plain,
+                             std::shared_ptr<typename Plain::element_type>>;
                        }) {
     know_module<typename Plain::element_type>();
-    return watch_module(variable, &variable, size, std::move(name));
+    if constexpr (is_lvalue) {
+      return watch_holder(variable, variable, std::move(name));
+    } else {
+      return watch_module(variable, &variable);
+    }
   } else {
     static_assert(
         is_lvalue,
