@@ -15,6 +15,7 @@
 
 #include "capture/shadow_tensor.h"
 #include "graph/build.h"
+#include "ops/data_dependence.h"
 #include "ops/hidden_writes.h"
 #include "ops/synthetic.h"
 
@@ -683,7 +684,7 @@ void Recorder::handle_op(
   }
   const size_t num_args = info.args.size();
   const size_t base = stack->size() - num_args;
-  if (info.data_dependent) {
+  if (info.data_dependent && ops::depends_on_data(op, stack->data() + base)) {
     fail("data dependence: " + info.name);
   } else if (!info.returns_tensors) {
     fail(info.name + " returns something that is no tensor");

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "ops/data_dependence.h"
 #include "ops/op_tables.h"
 
 namespace temper::ops {
@@ -108,8 +109,7 @@ OpInfo derive(const c10::OperatorHandle& op) {
       (result.alias != Alias::kFresh || ns == "temper" ||
        is_factory(schema, name) ||
        (result.cheap && !detail::checks_values(name)));
-  result.data_dependent = op.hasTag(at::Tag::data_dependent_output) ||
-      op.hasTag(at::Tag::dynamic_output_shape);
+  result.data_dependent = may_depend_on_data(op);
   result.changes_metadata =
       op.hasTag(at::Tag::inplace_view) || detail::changes_metadata(name);
   return result;

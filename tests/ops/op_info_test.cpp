@@ -4,7 +4,11 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <optional>
+#include <vector>
+
 #include "graph/build.h"
+#include "ops/data_dependence.h"
 #include "ops/hidden_writes.h"
 #include "ops/synthetic.h"
 
@@ -54,6 +58,41 @@ TEST(OpInfo, KnowsEffects) {
   EXPECT_TRUE(of("aten::mul.Tensor").cheap);
   EXPECT_FALSE(of("aten::mm").cheap);
   EXPECT_EQ(of("aten::add.out").schema_writes, std::vector<int32_t>{3});
+}
+
+TEST(DataDependence, OfAnIndexIsThatOfAMask) {
+  const at::Tensor integers = torch::tensor({0, 1});
+  const at::Tensor mask = torch::tensor({true, false});
+  const auto depends = [](const std::vector<at::Tensor>& indices) {
+    c10::List<std::optional<at::Tensor>> list;
+    for (const auto& index : indices) {
+      list.push_back(index.defined() ? std::optional(index) : std::nullopt);
+    }
+    const std::vector<c10::IValue> arguments{torch::ones({2, 2}), list};
+    const auto op = graph::find_op("aten::index.Tensor");
+    return may_depend_on_data(op) && depends_on_data(op, arguments.data());
+  };
+  EXPECT_FALSE(depends({integers}));
+  EXPECT_FALSE(depends({at::Tensor(), integers}));
+  EXPECT_FALSE(depends({integers.to(at::kInt), integers}));
+  EXPECT_TRUE(depends({mask}));
+  EXPECT_TRUE(depends({mask.to(at::kByte)}));
+  EXPECT_TRUE(depends({integers, mask}));
+}
+
+TEST(DataDependence, OfRepeatsEndsWithTheSizeOfTheResult) {
+  const auto op = graph::find_op("aten::repeat_interleave.Tensor");
+  std::vector<c10::IValue> arguments{torch::tensor({1, 2}), c10::IValue()};
+  EXPECT_TRUE(depends_on_data(op, arguments.data()));
+  arguments[1] = 3;
+  EXPECT_FALSE(depends_on_data(op, arguments.data()));
+}
+
+TEST(DataDependence, WithoutATag) {
+  EXPECT_TRUE(
+      may_depend_on_data(graph::find_op("aten::_pack_padded_sequence")));
+  EXPECT_FALSE(may_depend_on_data(graph::find_op("aten::index_put_")));
+  EXPECT_FALSE(may_depend_on_data(graph::find_op("aten::gather")));
 }
 
 TEST(HiddenWrites, OfBatchNormDependOnTraining) {
