@@ -218,6 +218,9 @@ bool ArgumentGuard::matches(
       continue;
     }
     const c10::TensorImpl& impl = impl_of(tensors[i]);
+    if (!entry.plain && !is_plain(impl)) {
+      continue;
+    }
     if (!entry.plain || !is_plain(impl) || !same_meta(impl, entry.meta, dims) ||
         relations.next(i) != entry.relation) {
       return false;
@@ -284,10 +287,13 @@ std::string ArgumentGuard::difference(
       continue;
     }
     const c10::TensorImpl& impl = impl_of(tensors[i]);
+    if (!entry.plain && !is_plain(impl)) {
+      continue;
+    }
     if (!entry.plain || !is_plain(impl)) {
-      return subject +
-          " is a tensor that guards can't describe (a sparse, nested, "
-          "quantized or wrapped one)";
+      return subject + (entry.plain ? " is now" : " was") +
+          " a tensor that guards can't describe (a sparse, nested, quantized "
+          "or wrapped one)";
     }
     std::vector<int64_t> now_dims;
     const TensorMeta now = TensorMeta::read(impl, now_dims);
@@ -319,6 +325,12 @@ std::string ArgumentGuard::difference(
         newly ? " in another way than before" : "");
   }
   return "";
+}
+
+bool ArgumentGuard::plain() const {
+  return std::all_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
+    return entry.plain || !entry.defined;
+  });
 }
 
 uint64_t ArgumentGuard::hash() const {

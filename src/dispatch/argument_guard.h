@@ -20,7 +20,7 @@ namespace temper::dispatch {
 /// of a loop are slices of one tensor.
 ///
 /// `state` is a snapshot that matches the present. Sparse, nested, quantized
-/// and wrapped arguments never match.
+/// and wrapped arguments match each other, whatever else they are: see `plain`.
 class ArgumentGuard {
  public:
   ArgumentGuard(const std::vector<at::Tensor>& tensors, const Snapshot& state);
@@ -32,6 +32,9 @@ class ArgumentGuard {
       const std::vector<at::Tensor>& tensors,
       const Snapshot& state,
       const std::vector<std::string>* names) const;
+  /// False iff an argument is a sparse, nested, quantized or wrapped tensor, of
+  /// which nothing is known. Such calls run eagerly.
+  bool plain() const;
   /// Equal metadata gives equal hashes.
   uint64_t hash() const;
   /// True iff two different tensor objects among arguments and watched tensors
@@ -62,7 +65,7 @@ class ArgumentGuard {
   };
   struct Entry {
     bool defined = false;
-    bool plain = false; // Of a kind that can match.
+    bool plain = false; // Of a kind that is compared.
     TensorMeta meta;
     Relation relation;
   };

@@ -27,6 +27,10 @@ std::shared_ptr<Signature> CallSite::Impl::find(
     return nullptr;
   }
   const auto now = index.load(std::memory_order_acquire);
+  const auto fits = [&](const Signature& signature) {
+    return signature.structure == call.structure &&
+        signature.arguments.matches(call.tensors, *signature.state);
+  };
   const auto count = now->groups.size();
   const auto first = hint.load(std::memory_order_relaxed);
   for (size_t k = 0; k < count; ++k) {
@@ -38,13 +42,18 @@ std::shared_ptr<Signature> CallSite::Impl::find(
       continue;
     }
     for (const auto& signature : group.signatures) {
-      if (signature->structure == call.structure &&
-          signature->arguments.matches(call.tensors, *group.state)) {
+      if (fits(*signature)) {
         if (g != first) {
           hint.store(g, std::memory_order_relaxed);
         }
         return signature;
       }
+    }
+  }
+  for (const auto& signature : now->loose) {
+    if (signature->global == global && watched->matches(*signature->state) &&
+        fits(*signature)) {
+      return signature;
     }
   }
   return nullptr;
@@ -53,6 +62,10 @@ std::shared_ptr<Signature> CallSite::Impl::find(
 void CallSite::Impl::rebuild_index() {
   auto next = std::make_shared<Index>();
   for (const auto& signature : signatures) {
+    if (signature->loose) {
+      next->loose.push_back(signature);
+      continue;
+    }
     auto group = std::find_if(
         next->groups.begin(), next->groups.end(), [&](const auto& g) {
           return g.global == signature->global && g.state == signature->state;
@@ -79,7 +92,7 @@ std::shared_ptr<Signature> CallSite::Impl::add(
   // Another thread may have added it; its state may be one we know.
   std::shared_ptr<const Snapshot> state;
   for (const auto& signature : signatures) {
-    if (!watch->matches(*signature->state)) {
+    if (signature->loose || !watch->matches(*signature->state)) {
       continue;
     }
     state = signature->state;
@@ -110,7 +123,8 @@ std::shared_ptr<Signature> CallSite::Impl::add(
     }
     return nullptr;
   }
-  if (base::log_on(base::Topic::kGuard) && !signatures.empty()) {
+  if (base::log_on(base::Topic::kGuard) && !signatures.empty() &&
+      !signatures.back()->loose) {
     const auto& last = *signatures.back();
     auto difference = global.difference(last.global);
     if (difference.empty()) {
@@ -127,13 +141,67 @@ std::shared_ptr<Signature> CallSite::Impl::add(
   }
   auto signature = std::make_shared<Signature>(global, state, call);
   if (!state->unguardable().empty()) {
-    signature->reason = state->unguardable();
-    signature->tier = Tier::kEager;
-    TEMPER_LOG(kEager, "'", name, "' runs eagerly: ", signature->reason);
+    return loosen(signature, call, state->unguardable());
   }
   signatures.push_back(signature);
   rebuild_index();
   return signature;
+}
+
+std::shared_ptr<Signature> CallSite::Impl::loosen(
+    const std::shared_ptr<Signature>& signature,
+    const Call& call,
+    const std::string& reason) {
+  // Calls between traces, at most: what changes the state once, or up to some
+  // day, is compiled some time later.
+  constexpr int64_t kMaxPatience = 256;
+  const auto erase = [&](const Signature* one) {
+    std::erase_if(
+        signatures, [&](const auto& other) { return other.get() == one; });
+  };
+  erase(signature.get());
+  const auto like =
+      std::find_if(signatures.begin(), signatures.end(), [&](const auto& one) {
+        return one->loose && one->global == signature->global &&
+            one->structure == signature->structure &&
+            one->arguments.matches(call.tensors, *one->state);
+      });
+  const auto before = like == signatures.end() ? nullptr : *like;
+  auto next = std::make_shared<Signature>(
+      signature->global,
+      watch->unchanged(before ? *before->state : *signature->state),
+      call,
+      /*is_loose=*/true);
+  // Of reasons with numbers in them the first stays: reasons are counted.
+  next->reason = before && before->reason.starts_with(kChangesState) &&
+          reason.starts_with(kChangesState)
+      ? before->reason
+      : reason;
+  next->tier = Tier::kEager;
+  // The first is looked at again at once: it may have been a first call, which
+  // makes what later ones use.
+  next->patience = !signature->state->unguardable().empty() ? kMaxPatience
+      : before ? std::clamp<int64_t>(2 * before->patience, 1, kMaxPatience)
+               : 0;
+  next->calls_to_next_trace = next->patience;
+  if (before) {
+    erase(before.get());
+  } else {
+    TEMPER_LOG(kEager, "'", name, "' runs eagerly: ", reason);
+  }
+  signatures.push_back(next);
+  rebuild_index();
+  return next;
+}
+
+bool CallSite::Impl::is_due(Signature& signature) {
+  if (!signature.loose ||
+      signature.calls_to_next_trace.fetch_sub(1, std::memory_order_relaxed) >
+          0) {
+    return false;
+  }
+  const std::scoped_lock lock(mutex);
+  return !options.fullgraph || signature.patience == 0;
 }
 
 Outcome CallSite::Impl::run_eager(
@@ -230,9 +298,11 @@ Outcome CallSite::Impl::call(
       return run_plan_of(
           signature, signature->plan.load(), call, code, make_rerun);
     }
-  } else {
-    signature = add(global, call);
-    if (!signature) {
+  }
+  if (!signature || is_due(*signature)) {
+    if (auto added = add(global, call)) {
+      signature = std::move(added);
+    } else if (!signature) {
       return run_eager(call, code, "limit of signatures reached");
     }
   }

@@ -215,8 +215,7 @@ void CallSite::Impl::check_effects(
   const auto* watched = watch_pointer.load();
   if (!watched->matches(*signature.state)) {
     recorder.fail(
-        "the call changes watched state: " +
-        watched->difference(*signature.state));
+        c10::str(kChangesState, watched->difference(*signature.state)));
   }
   if (!signature.arguments.matches(call.tensors, *signature.state)) {
     recorder.fail("the call changes the metadata of an argument");
@@ -227,13 +226,11 @@ Outcome CallSite::Impl::trace(
     const std::shared_ptr<Signature>& signature,
     const Call& call,
     UserCode code) {
-  for (const auto& tensor : call.tensors) {
-    if (tensor.defined() &&
-        (tensor.layout() != c10::kStrided || tensor.is_nested() ||
-         !tensor.unsafeGetTensorImpl()->has_storage())) {
-      give_up(*signature, "an argument is not a strided tensor");
-      return run_eager(call, code, "an argument is not a strided tensor");
-    }
+  if (!signature->arguments.plain()) {
+    constexpr const char* kReason =
+        "an argument is a sparse, nested, quantized or wrapped tensor";
+    give_up(*signature, kReason);
+    return run_eager(call, code, kReason);
   }
   std::string paused;
   {
@@ -262,7 +259,10 @@ Outcome CallSite::Impl::trace(
     try {
       result = code(call.tensors);
     } catch (...) { // It is the user's.
-      retry(*signature, "the code threw in each trace");
+      constexpr const char* kReason = "the code threw in each trace";
+      if (!loosened(signature, call, kReason)) {
+        retry(*signature, kReason);
+      }
       throw;
     }
     TEMPER_LOG(
@@ -277,7 +277,9 @@ Outcome CallSite::Impl::trace(
   }
   recorder->pause();
   if (recorder->failed()) {
-    give_up(*signature, recorder->trace().unsupported);
+    if (!loosened(signature, call, recorder->trace().unsupported)) {
+      give_up(*signature, recorder->trace().unsupported);
+    }
     return result;
   }
   auto why = disturbance(*recorder, objects);
@@ -285,7 +287,9 @@ Outcome CallSite::Impl::trace(
     why = state_change(*signature);
   }
   if (!why.empty()) {
-    disturbed(*signature, why);
+    if (!loosened(signature, call, why)) {
+      disturbed(*signature, why);
+    }
     return result;
   }
   check_effects(*signature, call, *recorder);
@@ -304,7 +308,9 @@ Outcome CallSite::Impl::trace(
   }
   auto& captured = recorder->trace();
   if (recorder->failed()) {
-    give_up(*signature, captured.unsupported);
+    if (!loosened(signature, call, captured.unsupported)) {
+      give_up(*signature, captured.unsupported);
+    }
     return result;
   }
   auto& values = plan->result_values;

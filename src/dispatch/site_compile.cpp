@@ -115,6 +115,23 @@ void CallSite::Impl::disturbed(
       reason);
 }
 
+bool CallSite::Impl::loosened(
+    const std::shared_ptr<Signature>& signature,
+    const Call& call,
+    const std::string& reason) {
+  if (watch_pointer.load()->matches(*signature->state)) {
+    return false;
+  }
+  {
+    const std::scoped_lock lock(signature->mutex); // Another call may have it.
+    signature->reason = reason;
+  }
+  signature->tier.store(Tier::kEager, std::memory_order_release);
+  const std::scoped_lock lock(mutex);
+  loosen(signature, call, reason);
+  return true;
+}
+
 void CallSite::Impl::retry(Signature& signature, const std::string& reason) {
   int retries = 0;
   {

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/counters.h"
@@ -36,16 +37,24 @@ struct Signature {
   Signature(
       GlobalState global_state,
       std::shared_ptr<const Snapshot> snapshot,
-      const Call& call)
+      const Call& call,
+      bool is_loose = false)
       : global(global_state),
         state(std::move(snapshot)),
         arguments(call.tensors, *state),
-        structure(call.structure) {}
+        structure(call.structure),
+        loose(is_loose) {}
 
   const GlobalState global;
   const std::shared_ptr<const Snapshot> state;
   const ArgumentGuard arguments;
   const std::string structure;
+  /// It stands for calls that change the state, or can't tell it, so that each
+  /// would need a signature of its own. `state` is what they have in common.
+  /// Always eager; now and then such a call is traced all the same.
+  const bool loose;
+  std::atomic<int64_t> calls_to_next_trace{0}; ///< If loose.
+  int64_t patience = 0; ///< What that began with. Guarded by the site's mutex.
 
   std::atomic<Tier> tier{Tier::kNew};
   /// The plan that calls run, if the tier is kReady or kAdmitted.
@@ -85,7 +94,11 @@ struct Index {
     std::vector<std::shared_ptr<Signature>> signatures;
   };
   std::vector<Group> groups;
+  std::vector<std::shared_ptr<Signature>> loose;
 };
+
+/// How the reason begins of calls that change the state they are guarded by.
+constexpr std::string_view kChangesState = "the call changes watched state: ";
 
 struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
   Impl(
@@ -142,6 +155,20 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
   std::shared_ptr<Signature> find(const GlobalState& global, const Call& call);
   std::shared_ptr<Signature> add(const GlobalState& global, const Call& call);
   void rebuild_index();
+  /// Makes `signature`, with whose state no other call will come, or whose
+  /// state nobody can vouch for, a loose one. It may have been added or not.
+  std::shared_ptr<Signature> loosen(
+      const std::shared_ptr<Signature>& signature,
+      const Call& call,
+      const std::string& reason);
+  /// True iff a call of this loose signature is to get one of its own.
+  bool is_due(Signature& signature);
+  /// A trace came to nothing. True iff the call has changed the state, so that
+  /// the signature is a loose one now; nothing else is to be done then.
+  bool loosened(
+      const std::shared_ptr<Signature>& signature,
+      const Call& call,
+      const std::string& reason);
   capture::FindWatched finder(std::shared_ptr<const Snapshot> state) const;
 
   /// A call whose traced backward may still come.

@@ -520,6 +520,10 @@ std::shared_ptr<const Snapshot> Watch::take() const {
   return taker.take(roots_->ranges);
 }
 
+std::shared_ptr<const Snapshot> Watch::unchanged(const Snapshot& then) const {
+  return State::of(then).unchanged();
+}
+
 bool Watch::matches(const Snapshot& then) const {
   return State::of(then).matches();
 }

@@ -48,6 +48,10 @@ class Watch {
 
   /// Takes the state. Walks the tree anew, so it sees added children.
   std::shared_ptr<const Snapshot> take() const;
+  /// What of a state is still as it was then. Tensors are left out, so it says
+  /// less than a state that was taken: calls that match it can be told from
+  /// others, but nothing vouches for them.
+  std::shared_ptr<const Snapshot> unchanged(const Snapshot& then) const;
   /// True iff nothing has changed since. Hot path: no allocation, no locks,
   /// ~1 ns per 64 bytes and ~8 ns per tensor. Reads what an eager call would
   /// read, so that other threads may train meanwhile as they may in eager mode.

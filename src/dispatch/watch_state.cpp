@@ -120,7 +120,13 @@ bool State::add_tensor(const c10::TensorImpl* impl, const Place& place) {
 
 void State::add_content(const std::string& name, const ReadField& read) {
   const Reader now(read);
-  Content content{ranges_.size(), name, read, now.content().bytes, {}};
+  Content content{
+      ranges_.size(),
+      name,
+      read,
+      now.content().bytes,
+      {},
+      !now.content().modules.empty()};
   for (const at::Tensor& tensor : now.content().tensors) {
     content.tensors.push_back(impl_of(tensor));
     if (tensor.defined() &&
@@ -168,6 +174,20 @@ bool State::same_ranges(size_t first, size_t last) const {
   return true;
 }
 
+bool State::same_content(const Content& content) const {
+  const Reader now(content.read);
+  const FieldContent& is = now.content();
+  return is.bytes == content.bytes &&
+      std::equal(
+             is.tensors.begin(),
+             is.tensors.end(),
+             content.tensors.begin(),
+             content.tensors.end(),
+             [](const at::Tensor& tensor, const c10::TensorImpl* impl) {
+               return impl_of(tensor) == impl;
+             });
+}
+
 bool State::matches() const {
   size_t next = 0;
   for (const Content& content : contents_) {
@@ -175,17 +195,7 @@ bool State::matches() const {
       return false;
     }
     next = content.after;
-    const Reader now(content.read);
-    const FieldContent& is = now.content();
-    if (is.bytes != content.bytes ||
-        !std::equal(
-            is.tensors.begin(),
-            is.tensors.end(),
-            content.tensors.begin(),
-            content.tensors.end(),
-            [](const at::Tensor& tensor, const c10::TensorImpl* impl) {
-              return impl_of(tensor) == impl;
-            })) {
+    if (!same_content(content)) {
       return false;
     }
   }
@@ -203,6 +213,62 @@ bool State::matches() const {
     moved |= storage_of(impl) != tensor.storage;
   }
   return !moved || same_sharing();
+}
+
+// Adds what of a range is unchanged. False if it has changed in a way that
+// leaves nothing to say about what comes after it.
+bool State::add_unchanged(const State& from, size_t range) {
+  const Range& of = from.ranges_[range];
+  const RangeInfo& info = from.infos_[range];
+  const std::string& owner = from.owners_[info.owner];
+  if (info.kind == Kind::kElements) {
+    return true; // The vector may let go of them.
+  }
+  const std::byte* was = from.bytes_.data() + of.saved;
+  if (same_bytes(of.begin, was, of.size)) {
+    add_bytes(info.kind, owner, info.object, of.begin, of.size);
+    return true;
+  }
+  if (info.kind != Kind::kFields && info.kind != Kind::kTraining) {
+    return false;
+  }
+  // Word by word; a range may begin and end inside of one.
+  size_t size = 0;
+  for (size_t at = 0; at < of.size; at += size) {
+    const auto address = reinterpret_cast<uintptr_t>(of.begin + at);
+    size = std::min<size_t>(kWord - address % kWord, of.size - at);
+    if (std::memcmp(of.begin + at, was + at, size) == 0) {
+      add_bytes(info.kind, owner, info.object, of.begin + at, size);
+    }
+  }
+  return true;
+}
+
+std::shared_ptr<const State> State::unchanged() const {
+  auto left = std::make_shared<State>();
+  size_t next = 0;
+  bool goes_on = true;
+  const auto add_ranges = [&](size_t last) {
+    for (; next < last && goes_on; ++next) {
+      goes_on = left->add_unchanged(*this, next);
+    }
+  };
+  for (const Content& content : contents_) {
+    add_ranges(content.after);
+    if (!goes_on) {
+      break;
+    }
+    if (same_content(content)) {
+      left->contents_.push_back(content);
+      left->contents_.back().after = left->ranges_.size();
+    } else if (content.holds_modules) {
+      goes_on = false;
+      break;
+    }
+  }
+  add_ranges(ranges_.size());
+  left->seal();
+  return left;
 }
 
 bool State::is_gone() const {

@@ -60,6 +60,9 @@ class State final : public Snapshot {
 
   bool matches() const;
   std::string difference() const;
+  /// See `Watch::unchanged`. What may lie behind something that has changed is
+  /// left out as well, so that comparing reads no memory that may be gone.
+  std::shared_ptr<const State> unchanged() const;
 
   // The watched tensors, by index in the order of `tensors()`.
 
@@ -120,9 +123,12 @@ class State final : public Snapshot {
     ReadField read;
     std::string bytes;
     std::vector<const c10::TensorImpl*> tensors; // Null where undefined.
+    bool holds_modules = false; // It keeps alive what comes after it.
   };
 
   bool same_ranges(size_t first, size_t last) const;
+  bool same_content(const Content& content) const;
+  bool add_unchanged(const State& from, size_t range);
   bool same_sharing() const;
   uint64_t compute_hash() const;
   std::string range_difference(size_t i) const;

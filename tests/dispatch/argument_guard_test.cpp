@@ -114,19 +114,27 @@ TEST_F(ArgumentGuardTest, ViewsInferenceAndBitsAreSeen) {
   expect_mismatch({torch::ones({})}, {number}, "x is a wrapped number");
 }
 
-TEST_F(ArgumentGuardTest, OtherKindsOfTensorsNeverMatch) {
+TEST_F(ArgumentGuardTest, OtherKindsOfTensorsMatchEachOtherOnly) {
   const torch::Tensor sparse = torch::eye(3).to_sparse();
   const torch::Tensor nested = torch::_nested_tensor_from_tensor_list(
       {torch::ones({2}), torch::ones({3})});
   for (const torch::Tensor& odd : {sparse, nested}) {
     const ArgumentGuard guard({odd}, *state);
-    EXPECT_FALSE(guard.matches({odd}, *state));
+    const ArgumentGuard plain({torch::ones({3, 3})}, *state);
+    EXPECT_FALSE(guard.plain());
+    EXPECT_TRUE(plain.plain());
+    EXPECT_TRUE(guard.matches({sparse}, *state));
+    EXPECT_TRUE(guard.matches({nested}, *state));
+    EXPECT_EQ(guard.difference({sparse}, *state, nullptr), "");
     EXPECT_FALSE(guard.matches({torch::ones({3, 3})}, *state));
+    EXPECT_FALSE(guard.matches({torch::Tensor()}, *state));
     EXPECT_THAT(
-        guard.difference({odd}, *state, nullptr),
-        HasSubstr("argument 0 is a tensor that guards can't describe"));
-    EXPECT_FALSE(
-        ArgumentGuard({torch::ones({3, 3})}, *state).matches({odd}, *state));
+        guard.difference({torch::ones({3, 3})}, *state, nullptr),
+        HasSubstr("argument 0 was a tensor that guards can't describe"));
+    EXPECT_FALSE(plain.matches({odd}, *state));
+    EXPECT_THAT(
+        plain.difference({odd}, *state, nullptr),
+        HasSubstr("argument 0 is now a tensor that guards can't describe"));
   }
 }
 
