@@ -71,7 +71,7 @@ bool is_tensor_or_list(const c10::TypePtr& type) {
 // In-place ops that change only how a tensor looks at its memory. Captured as
 // the view op with the tensor object bound to the new value.
 std::optional<c10::OperatorHandle> view_twin(const std::string& name) {
-  static const std::unordered_map<std::string, const char*> twins = {
+  constexpr std::array<std::pair<const char*, const char*>, 7> kTwins = {{
       {"aten::unsqueeze_", "aten::unsqueeze"},
       {"aten::squeeze_", "aten::squeeze"},
       {"aten::squeeze_.dim", "aten::squeeze.dim"},
@@ -79,12 +79,13 @@ std::optional<c10::OperatorHandle> view_twin(const std::string& name) {
       {"aten::t_", "aten::t"},
       {"aten::transpose_", "aten::transpose.int"},
       {"aten::as_strided_", "aten::as_strided"},
-  };
-  const auto it = twins.find(name);
-  if (it == twins.end()) {
-    return std::nullopt;
+  }};
+  for (const auto& [in_place, view] : kTwins) {
+    if (name == in_place) {
+      return graph::find_op(view);
+    }
   }
-  return graph::find_op(it->second);
+  return std::nullopt;
 }
 
 bool has_kernel_below_autograd(const c10::OperatorHandle& op) {

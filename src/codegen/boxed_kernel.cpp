@@ -6,6 +6,8 @@
 
 #include <utility>
 
+#include "base/thread_object.h"
+
 namespace temper::codegen {
 
 namespace {
@@ -33,8 +35,7 @@ class StackLoan {
 
  private:
   static torch::jit::Stack& spare() {
-    static thread_local torch::jit::Stack stack;
-    return stack;
+    return base::ThreadObject<torch::jit::Stack>::get();
   }
 
   torch::jit::Stack stack_;

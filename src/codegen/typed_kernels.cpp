@@ -36,7 +36,8 @@ Table make_table() {
 } // namespace
 
 program::Kernel kernel_for(const c10::OperatorHandle& op) {
-  static const Table table = make_table();
+  // Never destroyed: calls may come after main().
+  static const Table& table = *new Table(make_table());
   const auto found = table.find(op.operator_name());
   return found == table.end() ? &run_boxed : found->second;
 }

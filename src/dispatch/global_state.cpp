@@ -186,7 +186,9 @@ Precisions precision_entries(const at::Context& context) {
 }
 
 uint64_t precision(const at::Context& context) {
-  static const Precisions entries = precision_entries(context);
+  // Never destroyed: calls may come after main().
+  static const Precisions& entries =
+      *new Precisions(precision_entries(context));
   Packer packer;
   for (const at::Float32Precision* entry : entries) {
     packer.add(*entry, 3);

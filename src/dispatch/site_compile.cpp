@@ -1,8 +1,8 @@
 // From a trace to a plan, and from tier to tier.
 #include <algorithm>
 #include <chrono>
-#include <set>
 #include <string>
+#include <string_view>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -30,9 +30,13 @@ constexpr const char* kUnlikeBackwards =
 // True iff a second run of the call, from the content that the first has left
 // in this input's memory, would not compute what the first did.
 bool is_changed_for_a_rerun(const capture::Trace& trace, int32_t input) {
-  static const std::set<std::string> overwriting{
-      "aten::copy_", "aten::fill_", "aten::zero_", "aten::index_copy_"};
-  static const std::set<std::string> adding{"aten::add_", "aten::sub_"};
+  constexpr auto is_overwriting = [](std::string_view name) {
+    return name == "aten::copy_" || name == "aten::fill_" ||
+        name == "aten::zero_" || name == "aten::index_copy_";
+  };
+  constexpr auto is_adding = [](std::string_view name) {
+    return name == "aten::add_" || name == "aten::sub_";
+  };
   const auto& raw = trace.graph;
   const auto value = raw.inputs[static_cast<size_t>(input)].value;
   const auto storage = raw.values[static_cast<size_t>(value)].storage;
@@ -68,10 +72,10 @@ bool is_changed_for_a_rerun(const capture::Trace& trace, int32_t input) {
       if (has_read || reads) {
         return true;
       }
-      if (overwriting.count(name) == 0) {
+      if (!is_overwriting(name)) {
         // Its gradient may need the content from before. Running statistics,
         // which no schema declares, don't take part.
-        if (floating && !declared.empty() && adding.count(name) == 0) {
+        if (floating && !declared.empty() && !is_adding(name)) {
           return true;
         }
         accumulates = true;

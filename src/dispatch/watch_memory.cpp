@@ -145,7 +145,8 @@ const c10::TensorImpl* as_tensor(uintptr_t word, bool* undefined) {
 }
 
 std::shared_ptr<const LoadedObjects> LoadedObjects::current() {
-  static std::atomic<std::shared_ptr<const LoadedObjects>> cache;
+  // Never destroyed: calls may come after main().
+  static auto& cache = *new std::atomic<std::shared_ptr<const LoadedObjects>>();
 
   // Stops at the first object: all carry the version.
   uint64_t version = 0;

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/thread_object.h"
 
 namespace temper::dispatch {
 
@@ -49,22 +50,25 @@ inline bool same_bytes(const std::byte* a, const std::byte* b, size_t size) {
 // don't allocate; the tensors are let go at once.
 class Reader {
  public:
-  explicit Reader(const ReadField& read) {
-    content().bytes.clear();
-    content().modules.clear();
-    content().tensors.clear(); // The last one may have thrown.
-    read(content());
+  explicit Reader(const ReadField& read)
+      : content_(base::ThreadObject<FieldContent>::get()) {
+    content_.bytes.clear();
+    content_.modules.clear();
+    content_.tensors.clear(); // The last one may have thrown.
+    read(content_);
   }
   ~Reader() {
-    content().tensors.clear();
+    content_.tensors.clear();
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
 
-  FieldContent& content() const {
-    static thread_local FieldContent instance;
-    return instance;
+  const FieldContent& content() const {
+    return content_;
   }
+
+ private:
+  FieldContent& content_;
 };
 
 const c10::TensorImpl* impl_of(const at::Tensor& tensor) {

@@ -12,6 +12,7 @@
 #include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/thread_object.h"
 #include "capture/interceptor.h"
 #include "codegen/numerics.h"
 #include "dispatch/call_site.h"
@@ -28,30 +29,12 @@ struct Buffers {
   size_t depth = 0;
 };
 
-// A plain pointer outlives the thread's destructors, which may call compiled
-// code after the buffers are gone: they then get new ones.
-thread_local Buffers* buffers = nullptr;
-
-struct FreeBuffers {
-  ~FreeBuffers() {
-    delete std::exchange(buffers, nullptr);
-  }
-};
-
-C10_NOINLINE void make_buffers() {
-  buffers = new Buffers();
-  thread_local const FreeBuffers at_exit;
-  static_cast<void>(at_exit);
-}
-
 dispatch::Call& push_call() {
-  if (C10_UNLIKELY(buffers == nullptr)) {
-    make_buffers();
+  Buffers& buffers = base::ThreadObject<Buffers>::get();
+  if (C10_UNLIKELY(buffers.depth == buffers.calls.size())) {
+    buffers.calls.push_back(std::make_unique<dispatch::Call>());
   }
-  if (C10_UNLIKELY(buffers->depth == buffers->calls.size())) {
-    buffers->calls.push_back(std::make_unique<dispatch::Call>());
-  }
-  return *buffers->calls[buffers->depth++];
+  return *buffers.calls[buffers.depth++];
 }
 
 // Bytes beyond which a buffer is not kept.
@@ -83,7 +66,7 @@ Frame::~Frame() {
   if (structure_.capacity() > kKeptBytes) {
     structure_.shrink_to_fit();
   }
-  --buffers->depth;
+  --base::ThreadObject<Buffers>::get().depth;
 }
 
 struct Site::Impl {

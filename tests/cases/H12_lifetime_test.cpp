@@ -4,7 +4,10 @@
 
 #include <torch/script.h>
 
+#include <cstdlib>
+#include <map>
 #include <sstream>
+#include <string>
 #include <thread>
 
 #include <sys/wait.h>
@@ -105,6 +108,66 @@ TEST(CasesHDeathTest, H12_StaticDestruction) {
       pending = before(x);
     }
     EXPECT_COUNTERS(temper::counters(), eager == 0 && program_calls == 10);
+  });
+}
+
+TEST(CasesHDeathTest, H12_CalledWhileStaticsAreDestroyed) {
+  // Made before anything of temper's, which therefore goes before them.
+  EXPECT_ENDS_WELL({
+    static Tensor weight = torch::ones({4}, torch::requires_grad());
+    static std::map<std::string, Tensor> more{{"a", torch::ones({4})}};
+    static auto function = temper::compile(
+        [](Tensor x) { return x * weight + more.at("a"); }, weight, more);
+    static TwoLayers net;
+    struct AtExit {
+      ~AtExit() {
+        for (int n = 3; n < 5; ++n) { // A known call and a new one.
+          for (int i = 0; i < 4; ++i) {
+            auto y = net(torch::ones({n, 4}));
+            auto z = function(torch::ones({n, 4}));
+            if (y.numel() != 3 * n || z.sum().item<double>() != 8 * n) {
+              std::_Exit(2);
+            }
+          }
+        }
+        if (temper::counters_of(net).program_calls != 10 ||
+            temper::counters_of(function).eager_total() != 0) {
+          std::_Exit(3);
+        }
+      }
+    };
+    static const AtExit at_exit;
+    net->compile();
+    for (int i = 0; i < 4; ++i) {
+      (net(torch::ones({3, 4})).sum() + function(torch::ones({3, 4})).sum())
+          .backward();
+    }
+    static_cast<void>(at_exit);
+  });
+}
+
+struct ThreadsLast {
+  ~ThreadsLast() {
+    if (net) {
+      net(torch::ones({2, 4}));
+    }
+  }
+  TwoLayers net{nullptr};
+};
+
+TEST(CasesHDeathTest, H12_CalledWhileTheThreadsObjectsAreDestroyed) {
+  EXPECT_ENDS_WELL({
+    std::thread([] {
+      thread_local ThreadsLast last; // Made first, so it goes last.
+      last.net = TwoLayers();
+      last.net->compile();
+      for (int i = 0; i < 4; ++i) {
+        last.net(torch::ones({2, 4})).sum().backward();
+      }
+    }).join();
+    const auto counters = temper::counters();
+    EXPECT_EQ(counters.calls, 5);
+    EXPECT_EQ(counters.program_calls, 4);
   });
 }
 

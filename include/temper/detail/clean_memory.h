@@ -66,7 +66,9 @@ TEMPER_OWN_OF_LIBRARY_ void clear_padding(void* memory) {
 /// bytes. Empty where the compiler does not tell.
 template <class T>
 TEMPER_OWN_OF_LIBRARY_ const Gaps& padding_of() {
-  static const Gaps gaps = find_gaps(sizeof(T), alignof(T), &clear_padding<T>);
+  // Never destroyed: calls may come after main().
+  static const Gaps& gaps =
+      *new Gaps(find_gaps(sizeof(T), alignof(T), &clear_padding<T>));
   return gaps;
 }
 
