@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "nets.h"
@@ -209,6 +210,43 @@ TEST(CasesH, H4_ModelsThatComeAndGoFillNoTable) {
   });
   EXPECT_COUNTERS(report.total, eager == 0 && traces == 300);
   EXPECT_COUNTERS(report.steady, program_calls == 3);
+}
+
+Tensor in_their_order(
+    const std::unordered_map<std::string, Tensor>& parts,
+    Tensor x) {
+  double factor = 1;
+  for (const auto& [name, tensor] : parts) {
+    x = x * factor + tensor;
+    factor += 1;
+  }
+  return x;
+}
+
+TEST(CasesH, H2_UnorderedMapInAnotherOrder) {
+  const auto report = expect_same([](Trial& run) {
+    std::unordered_map<std::string, Tensor> parts;
+    parts["a"] = torch::ones({2});
+    parts["b"] = torch::full({2}, 3.0);
+    auto state = run.compile_function(
+        [&](Tensor x) { return in_their_order(parts, x); }, parts);
+    auto argument = run.compile_function(
+        [](Tensor x, const std::unordered_map<std::string, Tensor>& map) {
+          return in_their_order(map, x);
+        });
+    for (int i = 0; i < 12; ++i) {
+      if (i % 4 == 0) { // Comes in front.
+        const std::string name = i == 4 ? "a" : "b";
+        auto node = parts.extract(name);
+        parts.insert(std::move(node));
+      }
+      run.note("first", parts.begin()->first);
+      run.note("state", state(torch::ones({2})));
+      run.note("argument", argument(torch::ones({2}), parts));
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 4);
+  EXPECT_COUNTERS(report.total, program_calls == 20);
 }
 
 struct PointersImpl : temper::Module<PointersImpl> {

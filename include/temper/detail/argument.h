@@ -94,8 +94,9 @@ struct CheckStructured {
       "temper: this type cannot be an argument or a result of a compiled "
       "call: it holds something other than tensors, numbers, strings, "
       "optionals, tuples, containers and plain structs of those. Make it such "
-      "a struct (public members, no constructors, no base class), or list its "
-      "members inside it with TEMPER_FIELDS(a, b); a module or a state that "
+      "a struct (public members, no constructors, no base class, not holding "
+      "structs of its own type), or list its members inside it with "
+      "TEMPER_FIELDS(a, b); a module or a state that "
       "the code only uses is captured instead, and named to "
       "temper::compile(f, state).");
 };

@@ -10,7 +10,6 @@
 #include <torch/nn/utils/rnn.h>
 #include <torch/ordered_dict.h>
 
-#include <algorithm>
 #include <array>
 #include <deque>
 #include <list>
@@ -187,50 +186,16 @@ struct Codec<std::map<K, V, C>> : OfMap<std::map<K, V, C>, K, V> {};
 template <class K, class V, class C>
 struct Codec<std::multimap<K, V, C>> : OfMap<std::multimap<K, V, C>, K, V> {};
 
-/// The order of an unordered map is none of its value: keys go by their bytes.
+/// In the order in which they are walked, which code may depend on. It stays
+/// the same in copies.
 template <class K, class V, class H, class E>
-struct Codec<std::unordered_map<K, V, H, E>> : AllOf<K, V> {
-  using Map = std::unordered_map<K, V, H, E>;
-  static void flatten(const Map& value, Sink& sink) {
-    sink.size(value.size());
-    for (const auto& [key, item] : in_order(value, sink)) {
-      sink.text(key);
-      detail::flatten(item->second, sink);
-    }
-  }
-  static void refill(Map& value, Source& source) {
-    std::vector<at::Tensor> tensors;
-    std::string bytes;
-    Sink unused(tensors, bytes);
-    for (const auto& [key, item] : in_order(value, unused)) {
-      detail::refill(item->second, source);
-    }
-  }
-
- private:
-  template <class M>
-  static auto in_order(M& map, Sink& sink) {
-    std::vector<std::pair<std::string, decltype(&*map.begin())>> items;
-    for (auto& item : map) {
-      items.emplace_back(bytes_of_key(item.first, sink), &item);
-    }
-    std::sort(items.begin(), items.end());
-    return items;
-  }
-};
-
+struct Codec<std::unordered_map<K, V, H, E>>
+    : OfMap<std::unordered_map<K, V, H, E>, K, V> {};
 template <class T, class H, class E>
-struct Codec<std::unordered_set<T, H, E>> {
+struct Codec<std::unordered_set<T, H, E>>
+    : InOrder<std::unordered_set<T, H, E>, T> {
   static constexpr bool kFlattens = std::is_base_of_v<NoTensors, Codec<T>>;
   static constexpr bool kRefills = kFlattens;
-  static void flatten(const std::unordered_set<T, H, E>& value, Sink& sink) {
-    std::set<std::string> items;
-    for (const T& item : value) {
-      items.insert(bytes_of_key(item, sink));
-    }
-    detail::flatten(items, sink);
-  }
-  static void refill(std::unordered_set<T, H, E>&, Source&) {}
 };
 
 template <class K, class V>
@@ -297,23 +262,29 @@ struct CheckListed {
       "pointers either; these are state.");
 };
 
+/// A listed member. Of a plain struct's members Boost.PFR can't tell arrays.
+template <class T>
+struct MemberCodec : Codec<T> {};
+template <class T, size_t N>
+struct MemberCodec<T[N]> : InOrder<T[N], T, true> {};
+
 template <HasFields T>
 struct Codec<T> {
   static constexpr bool kFlattens = true;
   static constexpr bool kRefills = std::is_copy_constructible_v<T>;
   static void flatten(const T& value, Sink& sink) {
     value.temper_each_field([&]<class F>(const char*, const F& field) {
-      static_cast<void>(CheckListed<Codec<F>::kFlattens>());
-      if constexpr (Codec<F>::kFlattens) {
-        Codec<F>::flatten(field, sink);
+      static_cast<void>(CheckListed<MemberCodec<F>::kFlattens>());
+      if constexpr (MemberCodec<F>::kFlattens) {
+        MemberCodec<F>::flatten(field, sink);
       }
     });
   }
   static void refill(T& value, Source& source) {
     value.temper_each_field([&]<class F>(const char*, F& field) {
-      static_cast<void>(CheckListed<Codec<F>::kRefills>());
-      if constexpr (Codec<F>::kRefills) {
-        Codec<F>::refill(field, source);
+      static_cast<void>(CheckListed<MemberCodec<F>::kRefills>());
+      if constexpr (MemberCodec<F>::kRefills) {
+        MemberCodec<F>::refill(field, source);
       }
     });
   }
@@ -340,15 +311,37 @@ concept PlainStruct =
     std::is_class_v<T> && std::is_aggregate_v<T> && !std::is_empty_v<T> &&
     !HasFields<T> && !kHasBase<T>;
 
-template <class T, class Fields>
+template <class T>
+using FieldIndices = std::make_index_sequence<boost::pfr::tuple_size_v<T>>;
+
+template <class T, class Indices>
 struct StructCodec;
 template <class T, size_t... I>
 struct StructCodec<T, std::index_sequence<I...>>
     : AllOf<boost::pfr::tuple_element_t<I, T>...> {};
 
+/// True iff U is T, or a template of which T is an argument.
+template <class T, class U>
+constexpr bool kMentions = std::is_same_v<T, U>;
+template <class T, template <class...> class C, class... A>
+constexpr bool kMentions<T, C<A...>> =
+    (std::is_same_v<T, C<A...>> || ... || kMentions<T, A>);
+template <class T, template <class, auto> class C, class A, auto N>
+constexpr bool kMentions<T, C<A, N>> = kMentions<T, A>;
+
+/// True iff a field of T holds T again (the children of a tree), so that what
+/// can be done with T can't be read off its fields.
+template <class T, class Indices>
+constexpr bool kHoldsItself = false;
+template <class T, size_t... I>
+constexpr bool kHoldsItself<T, std::index_sequence<I...>> =
+    (false || ... || kMentions<T, boost::pfr::tuple_element_t<I, T>>);
+
 template <PlainStruct T>
-struct Codec<T>
-    : StructCodec<T, std::make_index_sequence<boost::pfr::tuple_size_v<T>>> {
+struct Codec<T> : std::conditional_t<
+                      kHoldsItself<T, FieldIndices<T>>,
+                      Codec<void>,
+                      StructCodec<T, FieldIndices<T>>> {
   static void flatten(const T& value, Sink& sink) {
     boost::pfr::for_each_field(
         value, [&](const auto& field) { detail::flatten(field, sink); });
