@@ -87,13 +87,13 @@ struct Site::Impl {
 
   dispatch::Result result_of(Values values) {
     if (C10_UNLIKELY(!values.rejected.empty())) {
-      // No other result is equal to it, so it proves nothing; and from the
-      // next call on the code runs plainly.
+      // It proves nothing, so it has a structure that no other has; and from
+      // the next call on the code runs plainly.
       static std::atomic<uint64_t> number{0};
       values.structure += '\0';
       values.structure += std::to_string(++number);
       const std::lock_guard lock(mutex);
-      unstructured = "the result holds " + values.rejected;
+      unstructured = values.rejected;
       has_unstructured.store(true, std::memory_order_release);
     }
     return {

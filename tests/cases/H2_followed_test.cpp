@@ -341,6 +341,75 @@ TEST(CasesH, H13_ScriptCaptured) {
   EXPECT_COUNTERS(report.total, program_calls == 8);
 }
 
+// Calls a script with a list and a dict, which it may change.
+Report call_with_containers(const std::string& body) {
+  return expect_same([&](Trial& run) {
+    const torch::jit::GraphOptimizerEnabledGuard no_optimizer(false);
+    torch::jit::Module script("m");
+    script.define(
+        "def forward(self, x, l: List[Tensor], d: Dict[str, Tensor]):\n" +
+        body);
+    std::function<c10::IValue(std::vector<c10::IValue>)> f =
+        [&](std::vector<c10::IValue> inputs) {
+          return script.forward(std::move(inputs));
+        };
+    if (run.compiled()) {
+      f = temper::compile(script);
+    }
+    for (int i = 0; i < 5; ++i) {
+      c10::List<Tensor> list;
+      list.push_back(torch::ones({2}));
+      c10::Dict<std::string, Tensor> dict;
+      dict.insert("a", torch::randn({2}));
+      run.note("y", f({torch::randn({2}), list, dict}).toTensor());
+      run.note("list", list.vec());
+      run.note("size", static_cast<int64_t>(dict.size()));
+      for (const auto& entry : dict) {
+        run.note(entry.key(), entry.value());
+      }
+    }
+  });
+}
+
+TEST(CasesH, H13_ScriptThatReadsItsListAndItsDict) {
+  const auto report = call_with_containers("  return x * l[0] + d['a']\n");
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 4);
+}
+
+TEST(CasesH, H13_ScriptThatChangesItsListOrItsDict) {
+  for (const char* const change :
+       {"l.append(x * 2)", "l[0] = x", "d['b'] = x", "d.clear()", "l.pop()"}) {
+    const auto report =
+        call_with_containers(std::string("  ") + change + "\n  return x + 1\n");
+    EXPECT_COUNTERS(report.total, eager == 4 && program_calls == 0);
+    EXPECT_TRUE(
+        disabled() ||
+        report.total.eager_calls.count(
+            "the call changes a TorchScript list or dict that it was given"))
+        << change;
+  }
+}
+
+struct Request {
+  Tensor x;
+  c10::IValue log;
+};
+
+TEST(CasesH, H13_ListsInsideArguments) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](const Request& request, Tensor y) {
+      request.log.toTensorList().push_back(request.x);
+      return request.x + y;
+    });
+    c10::List<Tensor> list;
+    for (int i = 0; i < 4; ++i) {
+      run.note("y", f(Request{torch::randn({2}), list}, torch::ones({2})));
+      run.note("list", list.vec());
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 3 && with_reason);
+}
+
 TEST(CasesC, C1_OverlapOfForeignMemory) {
   const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x, Tensor y) {

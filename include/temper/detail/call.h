@@ -85,6 +85,27 @@ struct Before<NoValue> {
   }
 };
 
+/// The lists and dicts of TorchScript in an argument, which a copy shares, so
+/// that the caller sees what the code does to them.
+template <class T, bool = kHasIValues<T>>
+struct SharedBefore {
+  template <class Held>
+  explicit SharedBefore(const Held&) {}
+  bool changed() const {
+    return false;
+  }
+};
+template <class T>
+struct SharedBefore<T, true> {
+  explicit SharedBefore(const T& value) : copy(value), before(value) {}
+  bool changed() const {
+    return before.change(copy).has_value();
+  }
+
+  T copy;
+  Before<T> before;
+};
+
 /// A call of `Target`, whose parameters are `Parameters`, with `Args`
 /// (forwarding references, adapted). A Target has
 ///   operator()(Args...);
@@ -253,8 +274,13 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
       Own* own) {
     Source source(given);
     (detail::refill(std::get<I>(held), source), ...);
+    if (own != nullptr) {
+      (share<I>(held, *own), ...);
+    }
     const std::tuple<BeforeOf<I>...> before{
         BeforeOf<I>(variable<I>(held, own))...};
+    const std::tuple<SharedBefore<std::remove_cvref_t<Args>>...> shared{
+        SharedBefore<std::remove_cvref_t<Args>>(variable<I>(held, own))...};
     const auto changes = [&] {
       return Changes(std::get<I>(before).change(variable<I>(held, own))...);
     };
@@ -290,8 +316,23 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
       }
     }
     values.prototype = std::shared_ptr<const PrototypeBase>(std::move(proto));
-    values.rejected = sink.rejected();
+    if (!sink.rejected().empty()) {
+      values.rejected = "the result holds " + sink.rejected();
+    } else if ((false || ... || std::get<I>(shared).changed())) {
+      values.rejected =
+          "the call changes a TorchScript list or dict that it was given";
+    }
     return values;
+  }
+
+  /// The caller's own TorchScript lists and dicts into what is held.
+  template <size_t J>
+  static void share(Held& held, Own& own) {
+    if constexpr (
+        kHasIValues<Plain<J>> &&
+        std::is_copy_assignable_v<std::tuple_element_t<J, Held>>) {
+      std::get<J>(held) = Hold<Plain<J>>::keep(std::get<J>(own));
+    }
   }
 
   /// The caller's variable, if it is one and may be used; else what is held.

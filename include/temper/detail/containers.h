@@ -342,6 +342,7 @@ struct Codec<T> : std::conditional_t<
                       kHoldsItself<T, FieldIndices<T>>,
                       Codec<void>,
                       StructCodec<T, FieldIndices<T>>> {
+  static constexpr bool kOfStruct = true;
   static void flatten(const T& value, Sink& sink) {
     boost::pfr::for_each_field(
         value, [&](const auto& field) { detail::flatten(field, sink); });
@@ -351,6 +352,18 @@ struct Codec<T> : std::conditional_t<
         value, [&](auto& field) { detail::refill(field, source); });
   }
 };
+
+/// True iff a T may hold a TorchScript list or dict, which copies share.
+template <class T>
+constexpr bool kHasIValues = kMentions<c10::IValue, T>;
+template <class T, class Indices>
+constexpr bool kFieldHasIValues = false;
+template <class T, size_t... I>
+constexpr bool kFieldHasIValues<T, std::index_sequence<I...>> =
+    (false || ... || kHasIValues<boost::pfr::tuple_element_t<I, T>>);
+template <class T>
+requires Codec<T>::kOfStruct constexpr bool kHasIValues<T> =
+    kFieldHasIValues<T, FieldIndices<T>>;
 
 /// Types whose value is their type: std::monostate, std::nullopt_t, tags.
 template <class T>

@@ -38,8 +38,9 @@ struct Values {
   std::vector<at::Tensor> tensors;
   std::string structure;
   std::shared_ptr<const void> prototype;
-  /// Why the bytes do not tell all of it; empty if they do. Then only this
-  /// very result can be handed on.
+  /// Why the call runs eagerly: the bytes do not tell all of the result, or
+  /// the code did what no result tells. Then only this very result can be
+  /// handed on. Empty: all is well.
   std::string rejected;
 };
 
