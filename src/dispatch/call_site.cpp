@@ -241,12 +241,14 @@ Outcome CallSite::Impl::run_plan_of(
     fallback.generator = generator;
     const std::weak_ptr<Impl> weak = weak_from_this();
     const std::weak_ptr<Signature> weak_signature = signature;
-    fallback.check_state = [weak, state = signature->state] {
+    fallback.check_state = [weak, plan, state = signature->state] {
       const auto self = weak.lock();
       TEMPER_CHECK(
           self != nullptr,
-          "a compiled module was destroyed before a backward that its compiled "
-          "call does not know");
+          "'",
+          plan->name,
+          "' was destroyed or decompiled before a backward that its compiled "
+          "call does not know. Run the backward first.");
       const auto* watched = self->watch_pointer.load();
       TEMPER_CHECK(
           watched->matches(*state),

@@ -111,6 +111,34 @@ TEST(CasesHDeathTest, H12_StaticDestruction) {
   });
 }
 
+TEST(CasesH, H12_DecompiledWithBackwardsPending) {
+  if (disabled()) {
+    return;
+  }
+  TwoLayers net;
+  net->compile();
+  const auto x = torch::ones({2, 4});
+  for (int i = 0; i < 3; ++i) {
+    net(x).sum().backward();
+  }
+  const auto gradient = net->first->bias.grad() / 3;
+  const auto known = net(x);
+  const auto unknown = net(x);
+  net->decompile();
+  net->zero_grad();
+  known.sum().backward();
+  EXPECT_TRUE(net->first->bias.grad().allclose(gradient));
+  try {
+    torch::autograd::grad({unknown.sum()}, {net->first->bias});
+    ADD_FAILURE() << "no exception";
+  } catch (const temper::Error& error) {
+    EXPECT_NE(
+        std::string(error.what()).find("was destroyed or decompiled before"),
+        std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(CasesHDeathTest, H12_CalledWhileStaticsAreDestroyed) {
   // Made before anything of temper's, which therefore goes before them.
   EXPECT_ENDS_WELL({
