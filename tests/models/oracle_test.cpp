@@ -160,9 +160,28 @@ TEST(Oracle, CountersAreSubtracted) {
   EXPECT_EQ(delta.calls, 3);
   EXPECT_EQ(delta.eager_calls, (std::map<std::string, int64_t>{{"b", 2}}));
   EXPECT_EQ(add(before, delta).eager_calls, after.eager_calls);
-  EXPECT_TRUE(reasoned(delta));
-  after.eager_calls = {{" ", 1}};
-  EXPECT_FALSE(reasoned(after));
+}
+
+TEST(Oracle, ReasonsOfEagerCalls) {
+  Counters none;
+  EXPECT_FALSE(reasoned(none));
+  EXPECT_FALSE(because(none, {}));
+  Counters some;
+  some.eager_calls = {
+      {"data dependence: aten::nonzero", 1}, {"fields of 'Net' change", 2}};
+  EXPECT_TRUE(reasoned(some));
+  EXPECT_TRUE(because(some, {"aten::nonzero", "'Net'"}));
+  EXPECT_FALSE(because(some, {"aten::nonzero"})); // Not all are told.
+  EXPECT_FALSE(because(some, {"aten::nonzero", "'Net'", "aten::item"}));
+  for (const auto* nothing : {" ", "not supported"}) {
+    some.eager_calls[nothing] = 1;
+    EXPECT_FALSE(reasoned(some)) << nothing;
+    some.eager_calls.erase(nothing);
+  }
+  Tally tally;
+  tally.explain = "signature 0: admitted";
+  EXPECT_TRUE(explains(tally, "admitted"));
+  EXPECT_FALSE(explains(tally, "eager"));
 }
 
 } // namespace
