@@ -266,10 +266,10 @@ std::string ShadowArguments::give_back() {
   for (size_t a = 0; a < originals_.size(); ++a) {
     const auto& start = starts_[a];
     const auto& original = originals_[a];
-    const bool seen =
-        std::any_of(originals_.begin(), originals_.begin() + a, [&](auto& b) {
-          return b.is_same(original);
-        });
+    const bool seen = std::any_of(
+        originals_.begin(),
+        originals_.begin() + static_cast<ptrdiff_t>(a),
+        [&](const at::Tensor& other) { return other.is_same(original); });
     if (!start.shadow.defined() || seen) {
       continue;
     }
