@@ -80,6 +80,7 @@ ShadowArguments::ShadowArguments(
       start.storage = make_shadow_storage(nbytes[a], original.device());
     }
     if (!start.shadow.defined()) {
+      start.first = a;
       make_shadow(original, start);
     }
     shadows_.push_back(start.shadow);
@@ -201,14 +202,8 @@ int32_t ShadowArguments::kept() const {
           !same_storage(other.storage, start.storage)) {
         continue;
       }
-      const bool is_first = std::none_of(
-          shadows_.begin(),
-          shadows_.begin() + static_cast<ptrdiff_t>(i),
-          [&](const at::Tensor& shadow) {
-            return shadow.is_same(other.shadow);
-          });
-      holders += is_first ? 2 : 1;
-      passed += other.shadow.is_same(start.shadow) ? 1 : 0;
+      holders += other.first == i ? 2 : 1;
+      passed += other.first == start.first ? 1 : 0;
     }
     if (static_cast<int64_t>(start.storage.use_count()) > holders ||
         static_cast<int64_t>(start.shadow.use_count()) > 2 * passed) {
@@ -266,11 +261,7 @@ std::string ShadowArguments::give_back() {
   for (size_t a = 0; a < originals_.size(); ++a) {
     const auto& start = starts_[a];
     const auto& original = originals_[a];
-    const bool seen = std::any_of(
-        originals_.begin(),
-        originals_.begin() + static_cast<ptrdiff_t>(a),
-        [&](const at::Tensor& other) { return other.is_same(original); });
-    if (!start.shadow.defined() || seen) {
+    if (!start.shadow.defined() || start.first != a) {
       continue;
     }
     if (has_new_metadata(a)) {

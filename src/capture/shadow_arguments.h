@@ -51,6 +51,7 @@ class ShadowArguments {
 
  private:
   struct Start {
+    size_t first = 0; ///< The first argument that is this tensor.
     at::Tensor shadow; ///< Undefined: the original is passed itself.
     c10::Storage storage; ///< The shadow's.
     int64_t offset = 0; ///< Likewise, in elements.

@@ -51,6 +51,13 @@ void make_late(const at::Tensor& view, size_t steps, const uint64_t* end) {
   }
 }
 
+// Counts up to `version`: tensors may share a counter.
+void raise_version(const at::Tensor& tensor, int64_t version) {
+  while (tensor._version() < version) {
+    tensor.unsafeGetTensorImpl()->bump_version();
+  }
+}
+
 } // namespace
 
 std::optional<std::vector<at::Tensor>> run_plan(
@@ -86,13 +93,10 @@ std::optional<std::vector<at::Tensor>> run_plan(
   }
   std::vector<at::Tensor> outputs;
   {
-    // Also if an operator throws: inputs may have been written by then. They
-    // may share a counter, so it is brought up to where it is to be.
+    // Also if an operator throws: inputs may have been written by then.
     const auto count_versions = c10::make_scope_exit([&] {
-      for (auto& [tensor, version] : versions) {
-        while (tensor._version() < version) {
-          tensor.unsafeGetTensorImpl()->bump_version();
-        }
+      for (const auto& [tensor, version] : versions) {
+        raise_version(tensor, version);
       }
     });
     // Only where the code switches it: the guard sets the grad mode, too.
@@ -129,12 +133,8 @@ std::optional<std::vector<at::Tensor>> run_plan(
         arguments[static_cast<size_t>(plan.rewritten[k])];
   }
   for (const auto& result : plan.results) {
-    if (result.version == 0) {
-      continue;
-    }
-    const auto& output = outputs[static_cast<size_t>(result.index)];
-    while (output._version() < result.version) {
-      output.unsafeGetTensorImpl()->bump_version();
+    if (result.version > 0) {
+      raise_version(outputs[static_cast<size_t>(result.index)], result.version);
     }
   }
   // Numbers for what the engine is to take after the nodes of the chain.
