@@ -14,12 +14,10 @@
 
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/functions/accumulate_grad.h>
-#include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
-#include <limits>
 
 #include "ops/synthetic.h"
 
@@ -28,7 +26,6 @@ namespace {
 
 using graph::kNoValue;
 using graph::ValueId;
-using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
 
@@ -62,21 +59,12 @@ struct PostHook : torch::autograd::FunctionPostHook {
   Node* node;
 };
 
-bool has_hooks(Node& node) {
-  return !node.pre_hooks().empty() || !node.tensor_pre_hooks().empty() ||
-      !node.post_hooks().empty() || !node.retains_grad_hooks().empty();
-}
-
 // The same content and strides in new memory.
 at::Tensor own_memory(const at::Tensor& tensor) {
   static const auto copy =
       ops::copy_memory().typed<at::Tensor(const at::Tensor&, bool)>();
   const at::NoGradGuard no_grad;
   return copy.call(tensor, false);
-}
-
-bool is_accumulate(Node* node) {
-  return dynamic_cast<torch::autograd::AccumulateGrad*>(node) != nullptr;
 }
 
 // LibTorch's own nodes are in its namespace; those of custom functions, too.
@@ -94,296 +82,31 @@ size_t bytes_of(const graph::Type& type) {
   return bytes;
 }
 
-// The edge of a graph input's tensor, as it was when the call began.
-Edge edge_of_input(
-    const Binding& binding,
-    const std::vector<at::Tensor>& arguments,
-    const std::vector<Edge>& argument_edges) {
-  if (binding.argument >= 0) {
-    return arguments[static_cast<size_t>(binding.argument)].requires_grad()
-        ? argument_edges[static_cast<size_t>(binding.argument)]
-        : Edge();
-  }
-  const at::Tensor tensor = binding.tensor(arguments);
-  return tensor.requires_grad() ? torch::autograd::impl::gradient_edge(tensor)
-                                : Edge();
-}
-
 } // namespace
 
 BackwardRecord::~BackwardRecord() = default;
 
 std::shared_ptr<BackwardRecord> BackwardRecord::begin(
     std::unique_ptr<Recorder>& recorder,
-    std::vector<ResultPlan>& plans,
-    const std::vector<at::Tensor>& results,
-    const std::vector<at::Tensor>& arguments,
-    const std::vector<Edge>& argument_edges,
-    uint64_t first_sequence_number,
+    const TracedCall& call,
     AutogradTrace& autograd,
     Done done) {
-  std::shared_ptr<BackwardRecord> record(new BackwardRecord());
-  auto& trace = recorder->trace();
-  // The ports where gradients enter: those of the graph outputs.
-  std::vector<Node*> roots;
-  for (size_t i = 0; i < plans.size(); ++i) {
-    const auto& plan = plans[i];
-    if (plan.kind != ResultPlan::Kind::kOutput || !plan.requires_grad ||
-        plan.leaf) {
-      continue;
-    }
-    const at::Tensor base =
-        plan.chain.empty() ? results[i] : at::Tensor(results[i]._base());
-    const Port port{base.grad_fn().get(), base.output_nr()};
-    if (port.first == nullptr) {
-      recorder->fail("a result without history requires grad");
-      return nullptr;
-    }
-    const auto [it, added] = record->output_ports_.try_emplace(
-        port, static_cast<int32_t>(autograd.outputs.size()));
-    if (added) {
-      autograd.outputs.push_back({plan.index, 0});
-      roots.push_back(port.first);
-    } else if (
-        autograd.outputs[static_cast<size_t>(it->second)].output !=
-        plan.index) {
-      recorder->fail("two results share one gradient");
-      return nullptr;
-    }
-  }
-  if (autograd.outputs.empty()) {
+  auto region = find_region(*recorder, call, autograd);
+  if (!region) {
     return nullptr;
   }
-  std::unordered_map<Port, int32_t, PortHash> known; // Port -> graph input.
-  const auto learn_inputs = [&](size_t from) {
-    for (size_t i = from; i < trace.bindings.size(); ++i) {
-      if (trace.graph.inputs[i].role == graph::Role::kTangent) {
-        continue;
-      }
-      const auto edge =
-          edge_of_input(trace.bindings[i], arguments, argument_edges);
-      if (edge.is_valid()) {
-        known.emplace(
-            Port{edge.function.get(), edge.input_nr}, static_cast<int32_t>(i));
-      }
-    }
-  };
-  learn_inputs(0);
-  for (size_t a = 0; a < arguments.size(); ++a) {
-    // Arguments whose gradient flows although no op read them (an identity
-    // Function) become inputs when their edge is met.
-    if (arguments[a].defined() && argument_edges[a].is_valid()) {
-      known.emplace(
-          Port{argument_edges[a].function.get(), argument_edges[a].input_nr},
-          -2 - static_cast<int32_t>(a));
-    }
-  }
-  // Walk. Output ports reached from inside have an inner gradient part.
-  std::vector<Node*> stack = roots;
-  std::vector<Node*> inner_outputs;
-  while (!stack.empty()) {
-    Node* node = stack.back();
-    stack.pop_back();
-    if (!record->nodes_.try_emplace(node, record->nodes_.size()).second) {
-      continue;
-    }
-    if (has_hooks(*node)) {
-      recorder->fail("a hook on an intermediate tensor (" + node->name() + ")");
-      return nullptr;
-    }
-    for (const auto& edge : node->next_edges()) {
-      if (!edge.is_valid()) {
-        continue;
-      }
-      const Port port{edge.function.get(), edge.input_nr};
-      if (const auto output = record->output_ports_.find(port);
-          output != record->output_ports_.end()) {
-        inner_outputs.push_back(port.first);
-      }
-      auto input = known.find(port);
-      if (input == known.end() && is_accumulate(port.first)) {
-        const auto& variable =
-            static_cast<torch::autograd::AccumulateGrad*>(port.first)->variable;
-        const auto added = recorder->input_of_watched(variable);
-        if (added >= 0) {
-          input = known.emplace(port, added).first;
-        }
-      }
-      if (input != known.end()) {
-        if (input->second <= -2) {
-          input->second = recorder->input_of_argument(-2 - input->second);
-        }
-        if (record->input_ports_
-                .try_emplace(port, static_cast<int32_t>(autograd.inputs.size()))
-                .second) {
-          autograd.inputs.push_back(input->second);
-        }
-        continue;
-      }
-      if (is_accumulate(port.first)) {
-        // A leaf made in the call (`x.detach().requires_grad_()`): its gradient
-        // is seen by nobody, unless it is a result.
-        const auto& variable =
-            static_cast<torch::autograd::AccumulateGrad*>(port.first)->variable;
-        const bool is_result = std::any_of(
-            results.begin(), results.end(), [&](const at::Tensor& result) {
-              return result.is_same(variable);
-            });
-        if (!is_result &&
-            recorder->ledger().find_object(variable) != kNoValue) {
-          continue;
-        }
-        recorder->fail(
-            "gradients flow to a tensor that is no input, argument or watched "
-            "parameter");
-        return nullptr;
-      }
-      if (port.first->sequence_nr() < first_sequence_number) {
-        recorder->fail("gradients flow to a tensor made before the call");
-        return nullptr;
-      }
-      stack.push_back(port.first);
-    }
-  }
-  // Outputs from which others are computed get steps of their own, in the
-  // order in which the engine reaches them (latest node first).
-  std::sort(inner_outputs.begin(), inner_outputs.end(), [](Node* a, Node* b) {
-    return a->sequence_nr() > b->sequence_nr();
-  });
-  inner_outputs.erase(
-      std::unique(inner_outputs.begin(), inner_outputs.end()),
-      inner_outputs.end());
-  for (const auto& [port, index] : record->output_ports_) {
-    const auto it =
-        std::find(inner_outputs.begin(), inner_outputs.end(), port.first);
-    if (it != inner_outputs.end()) {
-      autograd.outputs[static_cast<size_t>(index)].step =
-          static_cast<int32_t>(it - inner_outputs.begin()) + 1;
-    }
-  }
-  autograd.num_steps = static_cast<int32_t>(inner_outputs.size()) + 1;
-  for (const auto& [port, index] : record->output_ports_) {
-    for (const auto& [other, place] : record->output_ports_) {
-      autograd.outputs[static_cast<size_t>(index)].made +=
-          other.first->sequence_nr() < port.first->sequence_nr() ? 1 : 0;
-    }
-  }
+  find_late_views(*region, call);
+  end_forward(recorder->trace());
+  std::shared_ptr<BackwardRecord> record(new BackwardRecord());
+  record->region_ = std::move(*region);
   record->autograd_ = autograd;
-  record->find_reach();
-  record->count_edges();
-  autograd = record->autograd_;
-  record->find_late_views(plans, results);
-  end_forward(trace);
   record->recorder_ = std::move(recorder);
   record->done_ = std::move(done);
-  for (const auto& [node, place] : record->nodes_) {
+  for (const auto& [node, place] : record->region_.nodes) {
     node->add_pre_hook(std::make_unique<PreHook>(record, node));
     node->add_post_hook(std::make_unique<PostHook>(record, node));
   }
   return record;
-}
-
-// Views are taken again when the program has run. The engine takes the node
-// that was made last first: it must find them on the side of the region's nodes
-// on which they were.
-void BackwardRecord::find_late_views(
-    std::vector<ResultPlan>& plans,
-    const std::vector<at::Tensor>& results) const {
-  for (size_t i = 0; i < plans.size(); ++i) {
-    if (plans[i].chain.empty() || !results[i].requires_grad() ||
-        results[i].grad_fn() == nullptr) {
-      continue;
-    }
-    auto edge = torch::autograd::impl::gradient_edge(results[i]);
-    const auto made = edge.function->sequence_nr();
-    for (size_t step = 0;
-         step < plans[i].chain.size() && edge.function->num_outputs() > 0;
-         ++step) {
-      edge = edge.function->next_edge(0);
-      if (!edge.is_valid()) {
-        break;
-      }
-    }
-    const auto& to = edge;
-    for (const auto& [node, place] : nodes_) {
-      const auto& edges = node->next_edges();
-      if (std::find(edges.begin(), edges.end(), to) != edges.end() &&
-          node->sequence_nr() > made) {
-        plans[i].late = true;
-      }
-    }
-  }
-}
-
-// Where a gradient goes from each output.
-void BackwardRecord::find_reach() {
-  autograd_.reach.resize(autograd_.outputs.size());
-  for (const auto& [start, output] : output_ports_) {
-    auto& reach = autograd_.reach[static_cast<size_t>(output)];
-    reach.inputs.resize(autograd_.inputs.size());
-    reach.outputs.resize(autograd_.outputs.size());
-    reach.nodes.resize(nodes_.size());
-    std::vector<Node*> stack{start.first};
-    while (!stack.empty()) {
-      Node* node = stack.back();
-      stack.pop_back();
-      const auto place = nodes_.find(node);
-      if (place == nodes_.end() || reach.nodes[place->second]) {
-        continue;
-      }
-      reach.nodes[place->second] = true;
-      for (const auto& edge : node->next_edges()) {
-        const Port port{edge.function.get(), edge.input_nr};
-        if (const auto input = input_ports_.find(port);
-            input != input_ports_.end()) {
-          reach.inputs[static_cast<size_t>(input->second)] = true;
-          continue;
-        }
-        if (const auto inner = output_ports_.find(port);
-            inner != output_ports_.end()) {
-          reach.outputs[static_cast<size_t>(inner->second)] = true;
-        }
-        stack.push_back(port.first);
-      }
-    }
-  }
-}
-
-void BackwardRecord::count_edges() {
-  autograd_.edges.resize(static_cast<size_t>(autograd_.num_steps));
-  for (int32_t step = 0; step < autograd_.num_steps; ++step) {
-    auto& edges = autograd_.edges[static_cast<size_t>(step)];
-    edges.inputs.resize(autograd_.inputs.size());
-    edges.outputs.resize(autograd_.outputs.size());
-    std::vector<Node*> stack;
-    for (const auto& [port, output] : output_ports_) {
-      if (autograd_.outputs[static_cast<size_t>(output)].step == step) {
-        stack.push_back(port.first);
-      }
-    }
-    std::vector<bool> seen(nodes_.size());
-    while (!stack.empty()) {
-      Node* node = stack.back();
-      stack.pop_back();
-      const auto place = nodes_.find(node);
-      if (place == nodes_.end() || seen[place->second]) {
-        continue;
-      }
-      seen[place->second] = true;
-      for (const auto& edge : node->next_edges()) {
-        const Port port{edge.function.get(), edge.input_nr};
-        if (const auto input = input_ports_.find(port);
-            input != input_ports_.end()) {
-          ++edges.inputs[static_cast<size_t>(input->second)];
-        } else if (const auto inner = output_ports_.find(port);
-                   inner != output_ports_.end()) {
-          ++edges.outputs[static_cast<size_t>(inner->second)];
-        } else {
-          stack.push_back(port.first);
-        }
-      }
-    }
-  }
 }
 
 // The first node of a backward.
@@ -394,22 +117,16 @@ bool BackwardRecord::start() {
   last_.pattern.first_step = -1;
   last_.pattern.tangents.resize(autograd_.outputs.size());
   last_.pattern.needed.resize(autograd_.inputs.size());
-  last_.readers.resize(nodes_.size());
-  last_.visited.resize(nodes_.size());
+  last_.readers.resize(region_.nodes.size());
+  last_.visited.resize(region_.nodes.size());
   last_.pattern.autocast = autocast_state();
   first_op_ = static_cast<int32_t>(recorder_->trace().graph.ops.size());
   pending_.clear();
   sent_.clear();
   step_ends_.clear();
   step_tangents_.assign(static_cast<size_t>(autograd_.num_steps), {});
-  const auto* info = torch::autograd::get_current_graph_task_exec_info();
-  for (const auto& [port, index] : input_ports_) {
-    bool needed = true;
-    if (info != nullptr && !info->empty()) {
-      const auto it = info->find(port.first);
-      needed = it != info->end() && it->second.should_execute();
-    }
-    last_.pattern.needed[static_cast<size_t>(index)] = needed;
+  for (const auto& [port, index] : region_.inputs) {
+    last_.pattern.needed[static_cast<size_t>(index)] = will_visit(port.first);
   }
   if (at::GradMode::is_enabled()) {
     recorder_->fail("double backward (create_graph) through the call");
@@ -443,8 +160,8 @@ bool BackwardRecord::takes_in(Node* node, variable_list& gradients) {
     if (!gradient.defined()) {
       continue;
     }
-    const auto output = output_ports_.find({node, slot});
-    if (output != output_ports_.end()) {
+    const auto output = region_.outputs.find({node, slot});
+    if (output != region_.outputs.end()) {
       const auto index = static_cast<size_t>(output->second);
       const auto step = autograd_.outputs[index].step;
       if (step < static_cast<int32_t>(step_ends_.size())) {
@@ -457,8 +174,7 @@ bool BackwardRecord::takes_in(Node* node, variable_list& gradients) {
         pattern.first_step = step;
       }
       pattern.tangents[index] = true;
-      if (gradient.layout() != c10::kStrided ||
-          !gradient.unsafeGetTensorImpl()->has_storage()) {
+      if (!is_recordable(gradient)) {
         recorder_->fail("a gradient of a result is not strided");
         return false;
       }
@@ -508,7 +224,7 @@ void BackwardRecord::before(Node* node, variable_list& gradients) {
   if (!takes_in(node, gradients)) {
     return;
   }
-  last_.visited[nodes_.at(node)] = true;
+  last_.visited[region_.nodes.at(node)] = true;
   last_.user_code = last_.user_code || is_user_code(*node);
   inside_ = true;
   ops_before_ = recorder_->trace().graph.ops.size();
@@ -529,7 +245,7 @@ void BackwardRecord::note_reader(Node* node) {
     for (const auto& operand : trace.graph.ops[i].operands) {
       if (saved(operand.value) ||
           std::any_of(operand.values.begin(), operand.values.end(), saved)) {
-        last_.readers[nodes_.at(node)] = true;
+        last_.readers[region_.nodes.at(node)] = true;
         return;
       }
     }
@@ -572,13 +288,13 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
            static_cast<int32_t>(step_ends_.size()),
            static_cast<int32_t>(recorder_->trace().graph.ops.size())});
     };
-    if (const auto input = input_ports_.find(port);
-        input != input_ports_.end()) {
+    if (const auto input = region_.inputs.find(port);
+        input != region_.inputs.end()) {
       send(
           graph::Delivery::Target::kInput,
           autograd_.inputs[static_cast<size_t>(input->second)]);
-    } else if (const auto output = output_ports_.find(port);
-               output != output_ports_.end()) {
+    } else if (const auto output = region_.outputs.find(port);
+               output != region_.outputs.end()) {
       send(
           graph::Delivery::Target::kOutput,
           autograd_.outputs[static_cast<size_t>(output->second)].output);

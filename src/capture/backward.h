@@ -3,8 +3,6 @@
 // nodes, in each backward that reaches them.
 #pragma once
 
-#include <torch/csrc/autograd/edge.h>
-#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/node.h>
 
 #include <atomic>
@@ -12,51 +10,14 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <unordered_map>
-#include <utility>
 #include <vector>
 
+#include "capture/autograd_region.h"
 #include "capture/joint.h"
 #include "capture/recorder.h"
 #include "capture/results.h"
 
 namespace temper::capture {
-
-/// The autograd facts of a traced call that don't depend on which backward
-/// comes.
-struct AutogradTrace {
-  /// Graph outputs that require grad, each with the step of the chain where its
-  /// gradient enters: 0, or later for outputs from which other outputs are
-  /// computed (their gradient has a part from inside).
-  struct OutputGrad {
-    int32_t output = 0;
-    int32_t step = 0;
-    int32_t made = 0; ///< Its place in the order in which nodes were made.
-    bool operator==(const OutputGrad&) const = default;
-  };
-  std::vector<OutputGrad> outputs;
-  /// Graph inputs to which gradients flow.
-  std::vector<int32_t> inputs;
-  int32_t num_steps = 1;
-  /// Where a gradient goes from an output: bit i for `inputs[i]`, `outputs[i]`
-  /// and the i-th autograd node of the call.
-  struct Reach {
-    std::vector<bool> inputs;
-    std::vector<bool> outputs;
-    std::vector<bool> nodes;
-    bool operator==(const Reach&) const = default;
-  };
-  std::vector<Reach> reach; ///< By output.
-  /// How many edges lead from what one step takes in to each of `inputs` and,
-  /// of later steps, of `outputs`.
-  struct Edges {
-    std::vector<int32_t> inputs;
-    std::vector<int32_t> outputs;
-    bool operator==(const Edges&) const = default;
-  };
-  std::vector<Edges> edges; ///< By step.
-  bool operator==(const AutogradTrace&) const = default;
-};
 
 /// Waits for backwards through a traced call and records them. The hooks keep
 /// it alive as long as the call's autograd graph.
@@ -70,11 +31,7 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   /// null with the recorder fine if no output requires grad.
   static std::shared_ptr<BackwardRecord> begin(
       std::unique_ptr<Recorder>& recorder,
-      std::vector<ResultPlan>& plans,
-      const std::vector<at::Tensor>& results,
-      const std::vector<at::Tensor>& arguments,
-      const std::vector<torch::autograd::Edge>& argument_edges,
-      uint64_t first_sequence_number,
+      const TracedCall& call,
       AutogradTrace& autograd,
       Done done);
   ~BackwardRecord();
@@ -108,12 +65,6 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   void after(torch::autograd::Node* node, const at::TensorList& gradients);
 
  private:
-  using Port = std::pair<torch::autograd::Node*, uint32_t>;
-  struct PortHash {
-    size_t operator()(const Port& port) const {
-      return std::hash<const void*>()(port.first) * 31U + port.second;
-    }
-  };
   struct Contribution {
     graph::ValueId value = graph::kNoValue;
     int count = 0;
@@ -127,11 +78,6 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   enum class State : uint8_t { kWaiting, kRecording, kDone };
 
   BackwardRecord() = default;
-  void find_late_views(
-      std::vector<ResultPlan>& plans,
-      const std::vector<at::Tensor>& results) const;
-  void find_reach();
-  void count_edges();
   bool start();
   void finish();
   void cut_into_segments();
@@ -146,15 +92,12 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   int task_ = -1; ///< The engine's graph task that is being recorded.
   std::unique_ptr<Recorder> recorder_;
   Done done_;
-  /// With their places in the order of the walk.
-  std::unordered_map<torch::autograd::Node*, size_t> nodes_;
-  std::unordered_map<Port, int32_t, PortHash> output_ports_; ///< -> index.
-  std::unordered_map<Port, int32_t, PortHash> input_ports_; ///< -> index.
+  AutogradRegion region_;
   AutogradTrace autograd_;
   RecordedBackward last_;
   // Of the backward that is being recorded.
   int32_t first_op_ = 0;
-  std::unordered_map<Port, Contribution, PortHash> pending_;
+  PortMap<Contribution> pending_;
   std::vector<Sent> sent_; ///< In order of arrival.
   std::vector<int32_t> step_ends_; ///< First op after each closed step.
   std::vector<std::vector<int32_t>> step_tangents_;

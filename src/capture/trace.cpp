@@ -15,4 +15,9 @@ at::Tensor Binding::tensor(const std::vector<at::Tensor>& arguments) const {
           watched));
 }
 
+bool is_recordable(const at::Tensor& tensor) {
+  return tensor.layout() == c10::kStrided && !tensor.is_nested() &&
+      tensor.unsafeGetTensorImpl()->has_storage() && !tensor.is_quantized();
+}
+
 } // namespace temper::capture

@@ -80,4 +80,8 @@ struct Trace {
   std::string unsupported;
 };
 
+/// True iff a trace can hold `tensor` (a defined one): it is strided and has
+/// memory.
+bool is_recordable(const at::Tensor& tensor);
+
 } // namespace temper::capture

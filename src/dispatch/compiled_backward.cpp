@@ -24,7 +24,6 @@
 #include <torch/csrc/autograd/edge.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/node.h>
-#include <torch/csrc/autograd/saved_variable.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
@@ -35,8 +34,11 @@
 #include <utility>
 
 #include "base/error.h"
+#include "capture/autograd_region.h"
+#include "dispatch/backward_choice.h"
 #include "dispatch/backward_rerun.h"
 #include "dispatch/engine_access.h"
+#include "dispatch/saved_values.h"
 #include "runtime/executor.h"
 
 namespace temper::dispatch {
@@ -100,11 +102,10 @@ class ChainState : public std::enable_shared_from_this<ChainState> {
       const std::vector<at::Tensor>& outputs,
       BackwardFallback fallback);
 
-  /// Keeps what the recorded backwards read.
-  void save(
-      const std::vector<at::Tensor>& arguments,
-      const std::vector<at::Tensor>& outputs,
-      std::vector<at::Tensor> private_values);
+  /// Before the first backward.
+  void save(SavedValues saved) {
+    saved_ = std::move(saved);
+  }
 
   /// One node of a backward.
   variable_list apply(int32_t node, variable_list&& gradients);
@@ -125,27 +126,22 @@ class ChainState : public std::enable_shared_from_this<ChainState> {
 
   void begin(int32_t node, const variable_list& gradients);
   int32_t choose(int32_t node, const variable_list& gradients);
-  bool comes_from_outside(int32_t output, int32_t first_node, bool& sure) const;
+  bool comes_from_outside(int32_t output, int32_t first_node) const;
   void consume(int32_t node, const variable_list& gradients);
   void begin_step(int32_t node, const variable_list& gradients);
   variable_list send(int32_t node, variable_list&& gradients);
   variable_list run_program(int32_t node, variable_list&& gradients);
-  at::Tensor take_saved(size_t saved, int32_t node);
   void remove(int32_t node, int32_t edge);
 
   std::shared_ptr<const Plan> plan_;
   BackwardRerun rerun_;
-  std::vector<at::Tensor> saved_; ///< By saved index: private ones.
-  std::vector<autograd::SavedVariable> external_; ///< By saved index.
-  std::vector<bool> is_external_;
+  SavedValues saved_;
   std::vector<bool> consumed_; ///< By autograd node of the call.
   /// The engine's task whose progress the members below are.
   std::atomic<int> task_ = kNoTask;
   int32_t run_ = kRerun; ///< Index into `plan.backwards`, or kRerun.
   bool releasing_ = false;
-  std::vector<char> kept_; ///< By saved index: others may need it later.
-  /// By output: a gradient may come that leads to nothing that is asked for.
-  std::vector<char> ignored_;
+  std::vector<bool> ignored_; ///< See `BackwardChoice`.
   std::vector<at::Tensor> carried_;
   std::vector<at::Tensor> held_; ///< Until the next node: see `Work::shared`.
   std::vector<variable_list> rerun_sends_; ///< By node of the step, by edge.
@@ -203,50 +199,9 @@ ChainState::ChainState(
                                     : plan_->autograd.reach[0].nodes.size());
 }
 
-// External tensors go through SavedVariable, whose version check raises eager's
-// error; a detached alias spares the cycle output -> node -> output and shares
-// the version counter.
-void ChainState::save(
-    const std::vector<at::Tensor>& arguments,
-    const std::vector<at::Tensor>& outputs,
-    std::vector<at::Tensor> private_values) {
-  const auto& artifact = *plan_->artifact;
-  saved_.resize(artifact.saved.size());
-  external_.resize(artifact.saved.size());
-  is_external_.resize(artifact.saved.size());
-  for (size_t s = 0; s < artifact.saved.size(); ++s) {
-    const auto& saved = artifact.saved[s];
-    const auto index = static_cast<size_t>(saved.index);
-    using Kind = runtime::Saved::Kind;
-    if (saved.kind == Kind::kInput) {
-      external_[s] = autograd::SavedVariable(
-          input_tensor(*plan_, saved.index, arguments), /*is_output=*/false);
-    } else if (saved.kind == Kind::kOutput) {
-      external_[s] =
-          autograd::SavedVariable(outputs[index].detach(), /*is_output=*/false);
-    } else {
-      auto& value =
-          private_values[index - static_cast<size_t>(artifact.num_outputs)];
-      if (saved.shares_output < 0) {
-        saved_[s] = std::move(value);
-        continue;
-      }
-      value.unsafeGetTensorImpl()->set_version_counter(
-          outputs[static_cast<size_t>(saved.shares_output)]
-              .unsafeGetTensorImpl()
-              ->version_counter());
-      external_[s] = autograd::SavedVariable(value, /*is_output=*/false);
-    }
-    is_external_[s] = true;
-  }
-}
-
 // Whether something else than the chain sends a gradient to an output of a
-// later step. Not sure where nodes outside have not run yet.
-bool ChainState::comes_from_outside(
-    int32_t output,
-    int32_t first_node,
-    bool& sure) const {
+// later step, or may: nodes outside need not have run yet.
+bool ChainState::comes_from_outside(int32_t output, int32_t first_node) const {
   const auto& chain = plan_->chain;
   const auto step = plan_->autograd.outputs[static_cast<size_t>(output)].step;
   const auto entry = chain.first_node(step);
@@ -257,7 +212,6 @@ bool ChainState::comes_from_outside(
   const auto slot =
       std::find(entering.begin(), entering.end(), output) - entering.begin();
   const auto result = results[static_cast<size_t>(output)].lock();
-  sure = true;
   if (!result) {
     return false; // Nothing leads there any more.
   }
@@ -271,92 +225,42 @@ bool ChainState::comes_from_outside(
       inside += edge.function.get() == result.get() ? 1 : 0;
     }
   }
-  sure = false;
   return pending_edges(*task, result.get()) > inside;
 }
 
 // The recorded backward that this one is, or kRerun.
 int32_t ChainState::choose(int32_t node, const variable_list& gradients) {
-  const auto& traced = plan_->autograd;
-  const auto& chain = plan_->chain;
-  const auto& first = chain.nodes[static_cast<size_t>(node)];
+  const auto& first = plan_->chain.nodes[static_cast<size_t>(node)];
   // Anomaly mode looks at each of eager's nodes.
   if (plan_->backwards.empty() || at::GradMode::is_enabled() ||
       autograd::AnomalyMode::is_enabled()) {
     return kRerun;
   }
-  // Which gradients come.
-  enum class Comes : uint8_t { kNo, kYes, kPerhaps };
-  std::vector<Comes> comes(traced.outputs.size(), Comes::kNo);
-  for (size_t o = 0; o < comes.size(); ++o) {
-    if (traced.outputs[o].step > first.step) {
-      bool sure = false;
-      if (comes_from_outside(static_cast<int32_t>(o), node, sure)) {
-        comes[o] = sure ? Comes::kYes : Comes::kPerhaps;
-      }
-    }
+  Arriving arriving;
+  arriving.first_step = first.step;
+  const auto& outputs = plan_->autograd.outputs;
+  arriving.gradients.resize(outputs.size());
+  for (size_t o = 0; o < outputs.size(); ++o) {
+    arriving.gradients[o] = outputs[o].step > first.step &&
+        comes_from_outside(static_cast<int32_t>(o), node);
   }
   for (size_t i = 0; i < first.entering.size(); ++i) {
-    comes[static_cast<size_t>(first.entering[i])] =
-        gradients[i].defined() ? Comes::kYes : Comes::kNo;
+    arriving.gradients[static_cast<size_t>(first.entering[i])] =
+        gradients[i].defined();
   }
-  const auto* info = autograd::get_current_graph_task_exec_info();
-  const auto is_asked_for = [&](size_t input) {
-    if (input_nodes[input] == nullptr) {
-      return false;
-    }
-    if (info == nullptr || info->empty()) {
-      return true;
-    }
-    const auto it = info->find(input_nodes[input]);
-    return it != info->end() && it->second.should_execute();
-  };
-  std::vector<char> asked(input_nodes.size());
-  for (size_t i = 0; i < asked.size(); ++i) {
-    asked[i] = is_asked_for(i) ? 1 : 0;
+  for (auto* input : input_nodes) {
+    arriving.inputs.push_back(
+        input == nullptr                 ? Arriving::Asked::kHasNone
+            : capture::will_visit(input) ? Arriving::Asked::kYes
+                                         : Arriving::Asked::kNo);
   }
-  const auto autocast = capture::autocast_state();
-  int32_t best = kRerun;
-  int best_tangents = -1;
-  for (size_t b = 0; b < plan_->backwards.size(); ++b) {
-    const auto& pattern = plan_->backwards[b].pattern;
-    bool same =
-        pattern.first_step == first.step && pattern.autocast == autocast;
-    int tangents = 0;
-    for (size_t o = 0; o < comes.size() && same; ++o) {
-      const bool expected = pattern.tangents[o];
-      tangents += expected ? 1 : 0;
-      if (expected) {
-        same = comes[o] != Comes::kNo || chain.runs[b].delivers[o];
-      } else if (comes[o] != Comes::kNo) {
-        // A gradient that leads to nothing that is asked for: eager's engine
-        // does not follow it either.
-        for (size_t i = 0; i < asked.size() && same; ++i) {
-          same = asked[i] == 0 || !traced.reach[o].inputs[i];
-        }
-      }
-    }
-    for (size_t i = 0; i < asked.size() && same; ++i) {
-      bool reached = false;
-      for (size_t o = 0; o < comes.size(); ++o) {
-        reached = reached || (pattern.tangents[o] && traced.reach[o].inputs[i]);
-      }
-      same = !reached || input_nodes[i] == nullptr ||
-          pattern.needed[i] == (asked[i] != 0);
-    }
-    if (same && tangents > best_tangents) {
-      best = static_cast<int32_t>(b);
-      best_tangents = tangents;
-    }
+  arriving.autocast = capture::autocast_state();
+  auto choice = choose_backward(*plan_, arriving);
+  if (!choice) {
+    return kRerun;
   }
-  if (best != kRerun) {
-    const auto& pattern = plan_->backwards[static_cast<size_t>(best)].pattern;
-    ignored_.assign(comes.size(), 0);
-    for (size_t o = 0; o < comes.size(); ++o) {
-      ignored_[o] = !pattern.tangents[o] && comes[o] != Comes::kNo ? 1 : 0;
-    }
-  }
-  return best;
+  ignored_ = std::move(choice->ignored);
+  return choice->backward;
 }
 
 // Nodes that read what was saved run once, unless the graph is retained.
@@ -418,21 +322,7 @@ void ChainState::begin(int32_t node, const variable_list& gradients) {
     return;
   }
   rerun_.count_program_backward();
-  // A saved value goes with its last reader, unless another recorded backward
-  // can still come.
-  kept_.assign(saved_.size(), releasing_ ? 0 : 1);
-  for (size_t b = 0; b < plan_->backwards.size() && releasing_; ++b) {
-    const auto& readers = plan_->backwards[b].readers;
-    bool may_come = static_cast<int32_t>(b) != run_;
-    for (size_t n = 0; n < readers.size() && may_come; ++n) {
-      may_come = !readers[n] || !consumed_[n];
-    }
-    for (size_t s = 0; s < kept_.size() && may_come; ++s) {
-      if (plan_->chain.runs[b].last_reader[s] >= 0) {
-        kept_[s] = 1;
-      }
-    }
-  }
+  saved_.begin(*plan_, run_, releasing_ ? &consumed_ : nullptr);
 }
 
 void ChainState::finish(int task) {
@@ -571,31 +461,17 @@ variable_list ChainState::send(int32_t node, variable_list&& gradients) {
   return result;
 }
 
-at::Tensor ChainState::take_saved(size_t saved, int32_t node) {
-  const bool last = kept_[saved] == 0 &&
-      plan_->chain.runs[static_cast<size_t>(run_)].last_reader[saved] == node;
-  if (is_external_[saved]) {
-    auto tensor = external_[saved].unpack();
-    if (last) {
-      external_[saved].reset_data();
-    }
-    return tensor;
-  }
-  TORCH_CHECK(saved_[saved].defined(), autograd::ERR_BACKWARD_TWICE);
-  return last ? std::move(saved_[saved]) : saved_[saved];
-}
-
 variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
   const auto& plan = *plan_;
   const auto& here = plan.chain.nodes[static_cast<size_t>(node)];
-  const auto& work = plan.chain.runs[static_cast<size_t>(run_)]
-                         .nodes[static_cast<size_t>(node)];
+  const auto& run = plan.chain.runs[static_cast<size_t>(run_)];
+  const auto& work = run.nodes[static_cast<size_t>(node)];
   variable_list result(here.targets.size());
   const auto& pattern = plan.backwards[static_cast<size_t>(run_)].pattern;
   for (size_t i = 0; i < here.entering.size(); ++i) {
     const auto o = static_cast<size_t>(here.entering[i]);
     TEMPER_CHECK(
-        !gradients[i].defined() || pattern.tangents[o] || ignored_[o] != 0,
+        !gradients[i].defined() || pattern.tangents[o] || ignored_[o],
         "a gradient reached a result of '",
         plan.name,
         "' in the middle of a backward, where none was on its way when the "
@@ -610,7 +486,7 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
   inputs.reserve(
       program.saved.size() + work.tangents.size() + program.carried_in.size());
   for (const auto saved : program.saved) {
-    inputs.push_back(take_saved(static_cast<size_t>(saved), node));
+    inputs.push_back(saved_.take(run, saved, node));
   }
   for (const auto tangent : work.tangents) {
     auto& gradient = gradients[static_cast<size_t>(tangent)];
@@ -623,7 +499,6 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
     inputs.push_back(std::move(gradient));
   }
   gradients.clear();
-  const auto& run = plan.chain.runs[static_cast<size_t>(run_)];
   for (const auto carried : program.carried_in) {
     auto& value = carried_[static_cast<size_t>(carried)];
     const bool last = run.last_carried[static_cast<size_t>(carried)] == node;
@@ -733,7 +608,7 @@ void attach_backward(
       autograd::impl::set_gradient_edge(output, Edge(results[o], 0));
     }
   }
-  state->save(arguments, outputs, std::move(private_values));
+  state->save(SavedValues(plan, arguments, outputs, std::move(private_values)));
 }
 
 } // namespace temper::dispatch

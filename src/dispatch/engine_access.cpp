@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "base/error.h"
+#include "capture/autograd_region.h"
 
 namespace temper::dispatch {
 
@@ -38,26 +39,18 @@ GraphTask* current_graph_task() {
   return task;
 }
 
-bool should_execute(const GraphTask& task, Node* node) {
-  if (task.exec_info_.empty()) {
-    return true;
-  }
-  const auto info = task.exec_info_.find(node);
-  return info != task.exec_info_.end() && info->second.should_execute();
-}
-
 bool remove_edge(GraphTask& task, Node* target, std::vector<Node*>& waiting) {
   const std::scoped_lock lock(task.mutex_);
   std::unordered_map<Node*, int> removed;
   std::vector<Node*> stack{target};
   std::vector<Node*> ready;
-  if (!should_execute(task, target)) {
+  if (!capture::will_visit(target)) {
     return false;
   }
   while (!stack.empty()) {
     Node* node = stack.back();
     stack.pop_back();
-    if (!should_execute(task, node)) {
+    if (!capture::will_visit(node)) {
       continue;
     }
     const auto pending = task.dependencies_.find(node);

@@ -18,11 +18,6 @@ namespace temper::dispatch {
 /// The backward that runs on this thread, or null.
 torch::autograd::GraphTask* current_graph_task();
 
-/// True iff the task visits the node, should a gradient reach it.
-bool should_execute(
-    const torch::autograd::GraphTask& task,
-    torch::autograd::Node* node);
-
 /// Takes one edge to `target` out of the task, with all that only it leads to.
 /// False, and nothing changed, where the target is not to be visited anyway, or
 /// holds a gradient and waits for nothing else: then an undefined gradient must

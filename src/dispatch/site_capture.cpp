@@ -324,11 +324,7 @@ Outcome CallSite::Impl::trace(
     const std::weak_ptr<Signature> weak_signature = signature;
     record = capture::BackwardRecord::begin(
         recorder,
-        plan->results,
-        results,
-        call.tensors,
-        edges,
-        first_sequence_number,
+        {plan->results, results, call.tensors, edges, first_sequence_number},
         plan->autograd,
         [weak, weak_signature, plan](capture::BackwardRecord& done) {
           const auto self = weak.lock();

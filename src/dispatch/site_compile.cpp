@@ -1,8 +1,6 @@
 // From a trace to a plan, and from tier to tier.
 #include <algorithm>
-#include <chrono>
 #include <string>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -30,13 +28,6 @@ constexpr const char* kUnlikeBackwards =
 // True iff a second run of the call, from the content that the first has left
 // in this input's memory, would not compute what the first did.
 bool is_changed_for_a_rerun(const capture::Trace& trace, int32_t input) {
-  constexpr auto is_overwriting = [](std::string_view name) {
-    return name == "aten::copy_" || name == "aten::fill_" ||
-        name == "aten::zero_" || name == "aten::index_copy_";
-  };
-  constexpr auto is_adding = [](std::string_view name) {
-    return name == "aten::add_" || name == "aten::sub_";
-  };
   const auto& raw = trace.graph;
   const auto value = raw.inputs[static_cast<size_t>(input)].value;
   const auto storage = raw.values[static_cast<size_t>(value)].storage;
@@ -65,17 +56,17 @@ bool is_changed_for_a_rerun(const capture::Trace& trace, int32_t input) {
       writes = writes || (here && written);
     }
     if (writes) {
-      const auto& name = op.op.operator_name().name;
-      const auto& declared = ops::info(op.op).schema_writes;
+      const auto& info = ops::info(op.op);
       const bool floating = c10::isFloatingType(
           raw.values[static_cast<size_t>(value)].type.dtype);
       if (has_read || reads) {
         return true;
       }
-      if (!is_overwriting(name)) {
+      if (info.old_content != ops::OldContent::kUnused) {
         // Its gradient may need the content from before. Running statistics,
         // which no schema declares, don't take part.
-        if (floating && !declared.empty() && !is_adding(name)) {
+        if (floating && !info.schema_writes.empty() &&
+            info.old_content == ops::OldContent::kRead) {
           return true;
         }
         accumulates = true;

@@ -32,6 +32,18 @@ constexpr std::array<std::string_view, 12> kChangesMetadata = {
     "aten::resize_",
 };
 
+constexpr std::array<std::string_view, 4> kReplacesContent = {
+    "aten::copy_",
+    "aten::fill_",
+    "aten::zero_",
+    "aten::index_copy_",
+};
+
+constexpr std::array<std::string_view, 2> kAddsToContent = {
+    "aten::add_",
+    "aten::sub_",
+};
+
 constexpr std::array<std::string_view, 10> kChecksValues = {
     "aten::div",
     "aten::div_",
@@ -68,6 +80,14 @@ constexpr std::array<std::string_view, 4> kCollectives = {
 
 bool changes_metadata(std::string_view name) {
   return contains(kChangesMetadata, name);
+}
+
+OldContent old_content(std::string_view name) {
+  if (contains(kReplacesContent, name)) {
+    return OldContent::kUnused;
+  }
+  return contains(kAddsToContent, name) ? OldContent::kAddedTo
+                                        : OldContent::kRead;
 }
 
 bool checks_values(std::string_view name) {

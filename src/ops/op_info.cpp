@@ -98,6 +98,7 @@ OpInfo derive(const c10::OperatorHandle& op) {
     result.alias = Alias::kView;
     result.alias_operand = first_tensor_operand(schema);
   }
+  result.old_content = detail::old_content(name);
   result.absolute_view = detail::is_absolute_view(name);
   result.rng =
       has_generator(schema) || op.hasTag(at::Tag::nondeterministic_seeded);

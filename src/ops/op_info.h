@@ -19,6 +19,14 @@ enum class Alias : uint8_t {
   kMaybe, ///< Either, by strides or values at run time.
 };
 
+/// What an operator makes of the content before it of an operand that it
+/// writes.
+enum class OldContent : uint8_t {
+  kUnused, ///< Run twice it leaves what it leaves once: copy_, index_copy_.
+  kAddedTo, ///< The result depends on it, no gradient does: add_.
+  kRead, ///< Results and gradients may depend on it.
+};
+
 struct OpInfo {
   Alias alias = Alias::kFresh;
   int32_t alias_operand = -1; ///< Valid unless `alias` is kFresh.
@@ -40,6 +48,7 @@ struct OpInfo {
   /// True iff it changes sizes, strides or the storage of an operand (resize_,
   /// set_, transpose_): it has no functional form.
   bool changes_metadata = false;
+  OldContent old_content = OldContent::kRead; ///< Of `schema_writes`.
   /// Operands that the schema says are written; a list means its elements.
   std::vector<int32_t> schema_writes;
 };

@@ -4,6 +4,8 @@
 
 #include <string_view>
 
+#include "ops/op_info.h"
+
 namespace temper::ops::detail {
 
 /// Operators that return a view although their schema promises new memory.
@@ -19,6 +21,9 @@ bool is_absolute_view(std::string_view name);
 /// Operators that change the metadata of an operand, beside those that have
 /// the tag `inplace_view`.
 bool changes_metadata(std::string_view name);
+
+/// What an in-place operator makes of the content before it.
+OldContent old_content(std::string_view name);
 
 /// Elementwise operators that throw for some values (an integer division by
 /// zero).

@@ -58,6 +58,9 @@ TEST(OpInfo, KnowsEffects) {
   EXPECT_TRUE(of("aten::mul.Tensor").cheap);
   EXPECT_FALSE(of("aten::mm").cheap);
   EXPECT_EQ(of("aten::add.out").schema_writes, std::vector<int32_t>{3});
+  EXPECT_EQ(of("aten::copy_").old_content, OldContent::kUnused);
+  EXPECT_EQ(of("aten::add_.Tensor").old_content, OldContent::kAddedTo);
+  EXPECT_EQ(of("aten::mul_.Tensor").old_content, OldContent::kRead);
 }
 
 TEST(DataDependence, OfAnIndexIsThatOfAMask) {
