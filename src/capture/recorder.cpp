@@ -261,6 +261,7 @@ void Recorder::record_results(
   record.info = &info;
   record.grad_mode = at::GradMode::is_enabled();
   const auto op_index = static_cast<int32_t>(trace_.graph.ops.size());
+  const auto first_new = static_cast<ValueId>(trace_.graph.values.size());
   bool all_known_storage = true;
   for (size_t i = 0; i < count; ++i) {
     for_each_tensor(results[i], [&](const at::Tensor& tensor) {
@@ -301,8 +302,16 @@ void Recorder::record_results(
     fail(info.name + " returned a view that its schema does not announce");
   }
   trace_.rng |= info.rng;
+  const auto made = op.results;
   trace_.graph.ops.push_back(std::move(op));
   trace_.ops.push_back(record);
+  if (!info.aten && !record.view) {
+    for (const auto value : made) {
+      if (value >= first_new) {
+        add_expected_layout(ledger_.object(value), value, info.name);
+      }
+    }
+  }
 }
 
 // True iff an operand lives in an argument's storage.

@@ -122,6 +122,10 @@ class Recorder : public Interceptor {
   void add_restrided(graph::ValueId source, const at::Tensor& tensor);
   graph::ValueId add_wrapped_number(const at::Tensor& tensor);
   graph::ValueId add_literal(const at::Tensor& tensor, graph::ValueId source);
+  void add_expected_layout(
+      const at::Tensor& tensor,
+      graph::ValueId value,
+      const std::string& made_by);
   bool from_argument(const graph::Op& op) const;
   int32_t add_slot(const c10::IValue& value);
   void watch_values(const graph::Op& op);

@@ -247,6 +247,29 @@ void Recorder::add_restrided(ValueId source, const at::Tensor& tensor) {
   trace_.ops.push_back({&capture::op_info(as_strided), true, false, false});
 }
 
+// Of operators of other libraries nothing says that the sizes of their results
+// don't depend on data. What was recorded holds for these sizes only.
+void Recorder::add_expected_layout(
+    const at::Tensor& tensor,
+    ValueId value,
+    const std::string& made_by) {
+  static const auto expect_layout = ops::expect_layout();
+  graph::Op op{expect_layout, {}, {}, {}};
+  op.operands.resize(4);
+  op.operands[0].kind = Operand::Kind::kValue;
+  op.operands[0].value = value;
+  for (const size_t i : {1, 2}) {
+    op.operands[i].kind = Operand::Kind::kSlotList;
+    for (const auto each : i == 1 ? tensor.sizes() : tensor.strides()) {
+      op.operands[i].slots.push_back(add_slot(each));
+    }
+  }
+  op.operands[3].kind = Operand::Kind::kConstant;
+  op.operands[3].constant = made_by;
+  trace_.graph.ops.push_back(std::move(op));
+  trace_.ops.push_back({&op_info(expect_layout), false, false, false});
+}
+
 ValueId Recorder::add_wrapped_number(const at::Tensor& tensor) {
   static const auto number = ops::wrapped_number();
   const auto id = add_fresh(tensor);

@@ -17,10 +17,10 @@ namespace autograd = torch::autograd;
 std::string name_of(const Trace& trace, size_t argument) {
   for (size_t i = 0; i < trace.bindings.size(); ++i) {
     if (trace.bindings[i].argument == static_cast<int32_t>(argument)) {
-      return "argument '" + trace.graph.inputs[i].name + "'";
+      return "'" + trace.graph.inputs[i].name + "'";
     }
   }
-  return "tensor " + std::to_string(argument) + " of the arguments";
+  return "'argument " + std::to_string(argument) + "'";
 }
 
 // `Storage::is_alias_of` may look at the data.

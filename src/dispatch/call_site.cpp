@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "capture/interceptor.h"
 #include "dispatch/site_impl.h"
+#include "ops/synthetic.h"
 
 namespace temper::dispatch {
 
@@ -121,6 +122,8 @@ std::shared_ptr<Signature> CallSite::Impl::add(
           "CompileOptions().max_signatures(n) or make sizes and fields vary "
           "less."));
     }
+    TEMPER_LOG(
+        kEager, "'", name, "' runs eagerly: limit of signatures reached");
     return nullptr;
   }
   if (base::log_on(base::Topic::kGuard) && !signatures.empty() &&
@@ -275,17 +278,24 @@ Outcome CallSite::Impl::run_plan_of(
     };
     return fallback;
   };
-  auto results = run_plan(plan, call.tensors, make_fallback);
-  if (results) {
-    counters.bump(base::Counter::kProgramCalls);
-    return {std::move(*results), plan->result_structure, plan->prototype};
-  }
   // The code may catch what an operator throws, and go on.
+  std::string reason = "an operator of its program threw";
+  try {
+    if (auto results = run_plan(plan, call.tensors, make_fallback)) {
+      counters.bump(base::Counter::kProgramCalls);
+      return {std::move(*results), plan->result_structure, plan->prototype};
+    }
+  } catch (const ops::UnexpectedLayout& error) {
+    if (!plan->mutated.empty()) {
+      throw;
+    }
+    reason = error.made_by() + " returns other sizes from call to call";
+    give_up(*signature, reason);
+  }
   if (generator) {
     generator->restore();
   }
-  return run_eager(
-      call, code, "an operator of its program threw", /*passing=*/true);
+  return run_eager(call, code, reason, /*passing=*/true);
 }
 
 Outcome CallSite::Impl::call(

@@ -57,7 +57,7 @@ constexpr std::array<std::string_view, 10> kChecksValues = {
     "aten::pow_",
 };
 
-constexpr std::array<std::string_view, 9> kImpure = {
+constexpr std::array<std::string_view, 10> kImpure = {
     "aten::_assert_async",
     "aten::_assert_scalar",
     "aten::_assert_tensor_metadata",
@@ -67,6 +67,7 @@ constexpr std::array<std::string_view, 9> kImpure = {
     "aten::sym_constrain_range",
     "aten::sym_constrain_range_for_size",
     "aten::from_file",
+    "temper::expect_layout",
 };
 
 constexpr std::array<std::string_view, 4> kCollectives = {

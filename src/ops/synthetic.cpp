@@ -77,6 +77,30 @@ at::Tensor run_write_through(
   return result;
 }
 
+void run_expect_layout(
+    const at::Tensor& self,
+    c10::SymIntArrayRef size,
+    c10::SymIntArrayRef stride,
+    c10::string_view made_by) {
+  if (self.sym_sizes() == size && self.sym_strides() == stride) {
+    return;
+  }
+  throw UnexpectedLayout(
+      std::string(made_by),
+      c10::str(
+          made_by,
+          " returned a tensor of sizes ",
+          self.sizes(),
+          " and strides ",
+          self.strides(),
+          " in a compiled call, expected ",
+          size,
+          " and ",
+          stride,
+          " as recorded: they depend on data. Register the operator with the "
+          "tag dynamic_output_shape, or call it outside of what is compiled"));
+}
+
 } // namespace
 
 TORCH_LIBRARY(temper, library)
@@ -86,6 +110,9 @@ TORCH_LIBRARY(temper, library)
   library.def(
       "write_through(Tensor base, Tensor view, Tensor content) -> Tensor");
   library.def("copy_memory(Tensor self, bool whole_storage=False) -> Tensor");
+  library.def(
+      "expect_layout(Tensor self, SymInt[] size, SymInt[] stride, str made_by) "
+      "-> ()");
 }
 
 TORCH_LIBRARY_IMPL(temper, CompositeExplicitAutograd, library) {
@@ -93,6 +120,7 @@ TORCH_LIBRARY_IMPL(temper, CompositeExplicitAutograd, library) {
   library.impl("literal", &run_literal);
   library.impl("write_through", &run_write_through);
   library.impl("copy_memory", &run_copy_memory);
+  library.impl("expect_layout", &run_expect_layout);
 }
 
 c10::OperatorHandle wrapped_number() {
@@ -109,6 +137,10 @@ c10::OperatorHandle write_through() {
 
 c10::OperatorHandle copy_memory() {
   return graph::find_op("temper::copy_memory");
+}
+
+c10::OperatorHandle expect_layout() {
+  return graph::find_op("temper::expect_layout");
 }
 
 bool is_write_through(const c10::OperatorHandle& op) {

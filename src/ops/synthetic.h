@@ -16,11 +16,18 @@
 //    tensor has gaps or overlaps, so that every view of it can be taken of the
 //    copy. whole_storage: also what lies outside the tensor's extent, at the
 //    same offset.
+//  temper::expect_layout(Tensor self, SymInt[] size, SymInt[] stride, str
+//  made_by)
+//      -> ()
+//    Throws `UnexpectedLayout` unless `self` has these. Recorded behind
+//    operators of other libraries, whose results nothing is known of.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <string>
+
+#include "temper/error.h"
 
 namespace at {
 class Tensor;
@@ -32,6 +39,22 @@ c10::OperatorHandle wrapped_number();
 c10::OperatorHandle literal();
 c10::OperatorHandle write_through();
 c10::OperatorHandle copy_memory();
+c10::OperatorHandle expect_layout();
+
+/// The sizes of an operator's result depend on data, which its schema does not
+/// say: it has no tag.
+class UnexpectedLayout : public Error {
+ public:
+  UnexpectedLayout(const std::string& made_by, const std::string& message)
+      : Error(message), made_by_(made_by) {}
+  /// The operator's name.
+  const std::string& made_by() const {
+    return made_by_;
+  }
+
+ private:
+  std::string made_by_;
+};
 
 bool is_write_through(const c10::OperatorHandle& op);
 

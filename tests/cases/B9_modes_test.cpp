@@ -149,11 +149,10 @@ TEST(CasesB, B10_LayoutsOfTheInput) {
 }
 
 // Eager mode casts a weight once a region and sums its gradients in bf16; in a
-// compiled call each use has a cast of its own (README, "Limits"), so gradients
-// are not compared.
+// compiled call each use has a cast of its own.
 TEST(CasesB, B11_AWeightUsedTwice) {
   for (const bool two_calls : {false, true}) {
-    const auto report = expect_same([&](Trial& run) {
+    const auto scenario = [two_calls](Trial& run, bool gradients) {
       auto w = torch::randn({16, 16}).requires_grad_();
       auto f = run.compile_function([two_calls](Tensor x, Tensor v) {
         auto h = torch::tanh(x.mm(v));
@@ -167,11 +166,21 @@ TEST(CasesB, B11_AWeightUsedTwice) {
           y = two_calls ? f(x, w) + f(x * 2, w) : f(x, w);
         }
         y.to(torch::kFloat).pow(2).sum().backward();
-        run.note("y", y);
+        if (gradients) {
+          run.note_grad("w", w);
+        } else {
+          run.note("y", y);
+        }
         w.mutable_grad() = Tensor();
       }
-    });
-    EXPECT_COUNTERS(report.total, eager <= 1 && program_backwards >= 4);
+    };
+    const auto values = expect_same([&](Trial& run) { scenario(run, false); });
+    EXPECT_COUNTERS(
+        values.total, eager == (two_calls ? 1 : 0) && program_backwards == 5);
+    // A step of bf16 is 2^-8 of its value.
+    expect_same(
+        [&](Trial& run) { scenario(run, true); },
+        {{1.0 / 64, 1.0 / 16}, "sums in bf16, see README, Limits: Autocast"});
   }
 }
 

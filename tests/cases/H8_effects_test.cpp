@@ -78,49 +78,6 @@ TEST(CasesH, H8_ArgumentsAtFreedAddresses) {
   EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 1);
 }
 
-TEST(CasesH, H9_WholeStepInside) {
-  const auto report = expect_same([](Trial& run) {
-    TwoLayers net;
-    torch::optim::SGD steps(net->parameters(), 0.1);
-    auto f = run.compile_function(
-        [&](Tensor x) {
-          steps.zero_grad();
-          auto loss = net->forward(x).pow(2).mean();
-          loss.backward();
-          steps.step();
-          return loss.detach();
-        },
-        net);
-    for (int i = 0; i < 6; ++i) {
-      run.note("loss", f(torch::randn({3, 4})));
-      run.note_module("net", *net);
-    }
-  });
-  EXPECT_COUNTERS(report.total, because("the function's captures"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
-}
-
-TEST(CasesH, H9_StepInAHookDuringBackward) {
-  const auto report = expect_same([](Trial& run) {
-    TwoLayers net;
-    run.compile(net);
-    torch::optim::SGD steps({net->second->bias, net->second->weight}, 0.1);
-    net->second->bias.register_hook([&](const Tensor& g) {
-      const torch::NoGradGuard no_grad;
-      net->second->bias.sub_(g, 0.1);
-    });
-    for (int i = 0; i < 6; ++i) {
-      net->zero_grad();
-      auto x = torch::randn({3, 4}).requires_grad_();
-      auto y = net(x);
-      run.attempt("backward", [&] { y.pow(2).sum().backward(); });
-      run.note_grad("x", x);
-      run.note_module("net", *net);
-    }
-  });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards == 5);
-}
-
 TEST(CasesH, H9_BiasChangedBeforeBackward) {
   // A linear layer does not save its bias, so eager allows this.
   const auto report = expect_same([](Trial& run) {

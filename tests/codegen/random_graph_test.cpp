@@ -19,7 +19,7 @@
 namespace temper::codegen {
 namespace {
 
-TEST(RandomGraphs, CompiledEqualsRaw) {
+void expect_equal_graphs(const BackendOptions& options) {
   const int64_t only = base::env_int("TEMPER_FUZZ_SEED", -1);
   const int64_t count = base::env_int("TEMPER_FUZZ_GRAPHS", 400);
   int unsupported = 0;
@@ -31,7 +31,7 @@ TEST(RandomGraphs, CompiledEqualsRaw) {
     random.make();
     const graph::Graph raw = random.raw();
     try {
-      ASSERT_TRUE(support::compiled_equals_raw(raw, random.inputs))
+      ASSERT_TRUE(support::compiled_equals_raw(raw, random.inputs, options))
           << "TEMPER_FUZZ_SEED=" << seed;
     } catch (const passes::Unsupported& e) {
       ++unsupported;
@@ -45,6 +45,17 @@ TEST(RandomGraphs, CompiledEqualsRaw) {
     std::cout << n << " unsupported: " << reason << '\n';
   }
   EXPECT_LT(unsupported, count / 5);
+}
+
+TEST(RandomGraphs, CompiledEqualsRaw) {
+  expect_equal_graphs({});
+}
+
+// What the backward computes again has the same bits: masks of equality hold.
+TEST(RandomGraphs, RecomputedEqualsRaw) {
+  BackendOptions options;
+  options.partition.recompute_cheap = true;
+  expect_equal_graphs(options);
 }
 
 } // namespace

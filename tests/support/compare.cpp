@@ -10,6 +10,7 @@
 #include <sstream>
 #include <typeinfo>
 
+#include "runtime/artifact_store.h"
 #include "support/mutants.h"
 
 namespace temper::testing {
@@ -179,6 +180,8 @@ Report expect_same(
   if (!execute(scenario, eager)) {
     return report;
   }
+  // Graphs are counted as if the scenario were alone in the process.
+  runtime::default_store().clear();
   const Counters before = temper::counters();
   Trial compiled(true, test_seed());
   const bool ended = execute(scenario, compiled);

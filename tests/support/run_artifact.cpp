@@ -183,8 +183,9 @@ testing::AssertionResult same_results(
 
 testing::AssertionResult compiled_equals_raw(
     const Graph& raw,
-    const std::vector<at::Tensor>& inputs) {
-  const auto artifact = codegen::compile_aten(raw);
+    const std::vector<at::Tensor>& inputs,
+    const codegen::BackendOptions& options) {
+  const auto artifact = codegen::compile_aten(raw, options);
   const std::vector<c10::IValue> slots = graph::skeleton(raw).slots;
   for (int run = 0; run < 2; ++run) {
     const std::vector<at::Tensor> a_inputs = copy_inputs(inputs);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "codegen/backend.h"
 #include "graph/graph.h"
 #include "runtime/artifact.h"
 #include "support/raw_builder.h"
@@ -34,7 +35,8 @@ testing::AssertionResult same_results(
 /// equal copies of `inputs`, with the reference.
 testing::AssertionResult compiled_equals_raw(
     const graph::Graph& raw,
-    const std::vector<at::Tensor>& inputs);
+    const std::vector<at::Tensor>& inputs,
+    const codegen::BackendOptions& options = {});
 
 /// The ops of this name in a program.
 int count_instructions(

@@ -1,0 +1,273 @@
+// Neighbours of H2, H7 and A16: operators that a user has registered, which
+// temper knows by their schemas only.
+#include <gtest/gtest.h>
+#include <torch/library.h>
+
+#include <tuple>
+#include <vector>
+
+#include "nets.h"
+#include "support/compare.h"
+
+namespace temper::testing {
+namespace {
+
+using torch::Tensor;
+namespace autograd = torch::autograd;
+
+int64_t kernel_runs = 0; // Of `counted`.
+
+template <class F>
+auto op(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "").typed<F>();
+}
+
+Tensor call_cube(const Tensor& x) {
+  static const auto cube = op<Tensor(const Tensor&)>("temper_cases::cube");
+  return cube.call(x);
+}
+
+struct Cube : autograd::Function<Cube> {
+  static Tensor forward(autograd::AutogradContext* context, const Tensor& x) {
+    context->save_for_backward({x});
+    const at::AutoDispatchBelowADInplaceOrView below;
+    return call_cube(x);
+  }
+  static autograd::variable_list backward(
+      autograd::AutogradContext* context,
+      autograd::variable_list gradients) {
+    const auto x = context->get_saved_variables()[0];
+    return {gradients[0] * 3 * x * x};
+  }
+};
+
+TORCH_LIBRARY(temper_cases, library)
+{
+  library.def("cube(Tensor x) -> Tensor");
+  library.def("counted(Tensor x) -> Tensor");
+  library.def("scale_(Tensor(a!) x, float by) -> Tensor(a!)");
+  library.def("halves(Tensor(a) x) -> (Tensor(a), Tensor(a))");
+  library.def("parts(Tensor x, int n) -> Tensor[]");
+  library.def("both(Tensor x) -> (Tensor, int)");
+  library.def("positive(Tensor x) -> Tensor");
+  library.def(
+      "tagged_positive(Tensor x) -> Tensor", {at::Tag::dynamic_output_shape});
+  library.def("composite(Tensor x) -> Tensor", [](const Tensor& x) {
+    return torch::sigmoid(x) * x;
+  });
+}
+
+TORCH_LIBRARY_IMPL(temper_cases, CPU, library) {
+  library.impl("cube", [](const Tensor& x) { return x * x * x; });
+  library.impl("counted", [](const Tensor& x) {
+    ++kernel_runs;
+    // By pointer, as kernels do.
+    auto result = torch::empty_like(x);
+    const auto source = x.contiguous();
+    const auto* from = source.const_data_ptr<float>();
+    auto* to = result.data_ptr<float>();
+    for (int64_t i = 0; i < x.numel(); ++i) {
+      to[i] = from[i] + 1;
+    }
+    return result;
+  });
+  library.impl(
+      "scale_", [](Tensor& x, double by) -> Tensor& { return x.mul_(by); });
+  library.impl("halves", [](const Tensor& x) {
+    const auto half = x.size(0) / 2;
+    return std::make_tuple(
+        x.narrow(0, 0, half), x.narrow(0, half, x.size(0) - half));
+  });
+  library.impl("parts", [](const Tensor& x, int64_t n) {
+    std::vector<Tensor> parts;
+    for (int64_t i = 0; i < n; ++i) {
+      parts.push_back(x + i);
+    }
+    return parts;
+  });
+  library.impl("both", [](const Tensor& x) {
+    return std::make_tuple(x * 2, x.size(0));
+  });
+  const auto positive = [](const Tensor& x) { return x.masked_select(x > 0); };
+  library.impl("positive", positive);
+  library.impl("tagged_positive", positive);
+}
+
+TORCH_LIBRARY_IMPL(temper_cases, Autograd, library) {
+  library.impl("cube", [](const Tensor& x) { return Cube::apply(x); });
+}
+
+TEST(CasesH, Operators_WithAndWithoutGradients) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function(
+        [](Tensor x) { return call_cube(x * 2).sum() + call_cube(x).mean(); });
+    for (int i = 0; i < 8; ++i) {
+      if (i == 4) {
+        run.steady();
+      }
+      auto x = torch::randn({3, 2 + i % 2}).requires_grad_();
+      auto y = f(x);
+      y.backward();
+      run.note("y", y);
+      run.note_grad("x", x);
+      const torch::NoGradGuard no_grad;
+      run.note("without", f(torch::randn({4})));
+    }
+  });
+  // Two sizes to train, each with a backward of user code to prove, and one.
+  EXPECT_COUNTERS(report.steady, eager == 0 && traces == 2);
+  EXPECT_COUNTERS(report.total, program_calls == 9 && traces == 5);
+}
+
+TEST(CasesH, Operators_RunOnceACallWithTheirEffects) {
+  const auto report = expect_same([](Trial& run) {
+    static const auto counted =
+        op<Tensor(const Tensor&)>("temper_cases::counted");
+    auto f = run.compile_function([](Tensor x) {
+      counted.call(x); // Nobody needs its result.
+      return counted.call(x * 2) + 1;
+    });
+    kernel_runs = 0;
+    for (int i = 0; i < 6; ++i) {
+      run.note("y", f(torch::randn({3})));
+      run.note("runs", kernel_runs);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 1);
+  EXPECT_COUNTERS(report.total, program_calls == 5);
+}
+
+TEST(CasesH, Operators_ThatWriteOrGiveViews) {
+  const auto report = expect_same([](Trial& run) {
+    static const auto scale =
+        op<Tensor&(Tensor&, double)>("temper_cases::scale_");
+    static const auto halves =
+        op<std::tuple<Tensor, Tensor>(const Tensor&)>("temper_cases::halves");
+    auto f = run.compile_function([](Tensor x) {
+      auto [first, second] = halves.call(x);
+      auto y = first + second;
+      scale.call(y, 3.0);
+      scale.call(x, 0.5);
+      return std::make_tuple(y, second);
+    });
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({4, 2});
+      auto [y, second] = f(x);
+      run.note("y", y);
+      run.note("second", second);
+      second.add_(1);
+      run.note("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 5);
+}
+
+TEST(CasesH, Operators_WithListsAndNumbers) {
+  const auto lists = expect_same([](Trial& run) {
+    static const auto parts =
+        op<std::vector<Tensor>(const Tensor&, int64_t)>("temper_cases::parts");
+    auto f = run.compile_function(
+        [](Tensor x, int64_t n) { return torch::cat(parts.call(x, n)).sum(); });
+    for (int64_t i = 0; i < 8; ++i) {
+      run.note("y", f(torch::randn({3}), 2 + i / 4));
+    }
+  });
+  EXPECT_COUNTERS(lists.total, eager == 0 && program_calls == 6);
+  const auto numbers = expect_same([](Trial& run) {
+    static const auto both =
+        op<std::tuple<Tensor, int64_t>(const Tensor&)>("temper_cases::both");
+    auto f = run.compile_function([](Tensor x) {
+      auto [y, n] = both.call(x);
+      return y * n;
+    });
+    for (int i = 0; i < 4; ++i) {
+      run.note("y", f(torch::randn({3})));
+    }
+  });
+  EXPECT_COUNTERS(
+      numbers.total,
+      program_calls == 0 && eager == 3 &&
+          because("temper_cases::both returns something that is no tensor"));
+}
+
+TEST(CasesH, Operators_Composite) {
+  const auto report = expect_same([](Trial& run) {
+    static const auto composite =
+        op<Tensor(const Tensor&)>("temper_cases::composite");
+    auto f = run.compile_function([](Tensor x) { return composite.call(x); });
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({3}).requires_grad_();
+      auto y = f(x);
+      y.sum().backward();
+      run.note("y", y);
+      run.note_grad("x", x);
+      const c10::InferenceMode inference;
+      run.note("inference", f(torch::randn({3})).clone());
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 10);
+}
+
+template <class F>
+Report expect_same_sizes_later(F f) {
+  return expect_same([f](Trial& run) {
+    auto compiled = run.compile_function(f);
+    for (int i = 0; i < 9; ++i) {
+      // Three calls with two positive elements, then others.
+      run.note(
+          "y",
+          compiled(torch::tensor(
+              {1.F, -2.F, i < 3 ? 3.F : -3.F, i > 6 ? 1.F : -1.F})));
+    }
+  });
+}
+
+TEST(CasesH, Operators_WithSizesThatDependOnData) {
+  const auto tagged = expect_same_sizes_later([](Tensor x) {
+    static const auto positive =
+        op<Tensor(const Tensor&)>("temper_cases::tagged_positive");
+    return positive.call(x) * 2;
+  });
+  EXPECT_COUNTERS(
+      tagged.total,
+      program_calls == 0 && eager == 8 &&
+          because("data dependence: temper_cases::tagged_positive"));
+  // Nothing says it of this one.
+  const auto untagged = expect_same_sizes_later([](Tensor x) {
+    static const auto positive =
+        op<Tensor(const Tensor&)>("temper_cases::positive");
+    return positive.call(x) * 2;
+  });
+  EXPECT_COUNTERS(
+      untagged.total,
+      program_calls == 2 && eager == 6 &&
+          because(
+              "temper_cases::positive returns other sizes from call to call"));
+}
+
+// Where the call has written something, its code can't run once more.
+TEST(CasesH, Operators_WithOtherSizesAfterAWrite) {
+  auto f = temper::compile([](Tensor x) {
+    static const auto positive =
+        op<Tensor(const Tensor&)>("temper_cases::positive");
+    x.add_(1);
+    return positive.call(x) * 2;
+  });
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(f(torch::tensor({1.F, -2.F})).numel(), 1);
+  }
+  try {
+    f(torch::tensor({1.F, 2.F}));
+    FAIL() << "expected temper::Error";
+  } catch (const temper::Error& error) {
+    const std::string text = error.what_without_backtrace();
+    EXPECT_NE(
+        text.find("temper_cases::positive returned a tensor of sizes [2]"),
+        std::string::npos)
+        << text;
+    EXPECT_NE(text.find("dynamic_output_shape"), std::string::npos) << text;
+  }
+}
+
+} // namespace
+} // namespace temper::testing
