@@ -70,10 +70,6 @@ class SiteCounters {
   Counters read() const {
     return own_.read();
   }
-  /// Resets this site's numbers, not the process's.
-  void reset() {
-    own_.reset();
-  }
 
  private:
   CounterSet own_;

@@ -84,6 +84,30 @@ size_t bytes_of(const graph::Type& type) {
 
 } // namespace
 
+// What the engine calls when its task has ended, or destroys with a task that
+// has thrown.
+class BackwardRecord::EndOfTask {
+ public:
+  EndOfTask(std::weak_ptr<BackwardRecord> record, int task)
+      : record_(std::move(record)), task_(task) {}
+  ~EndOfTask() {
+    if (const auto record = record_.lock()) {
+      record->break_off(task_);
+    }
+  }
+  EndOfTask(const EndOfTask&) = delete;
+  EndOfTask& operator=(const EndOfTask&) = delete;
+  void operator()() const {
+    if (const auto record = record_.lock()) {
+      record->finish();
+    }
+  }
+
+ private:
+  std::weak_ptr<BackwardRecord> record_;
+  int task_;
+};
+
 BackwardRecord::~BackwardRecord() = default;
 
 std::shared_ptr<BackwardRecord> BackwardRecord::begin(
@@ -131,19 +155,28 @@ bool BackwardRecord::start() {
   if (at::GradMode::is_enabled()) {
     recorder_->fail("double backward (create_graph) through the call");
   }
-  std::weak_ptr<BackwardRecord> weak = weak_from_this();
-  torch::autograd::Engine::get_default_engine().queue_callback([weak] {
-    if (auto self = weak.lock()) {
-      self->finish();
-    }
-  });
+  torch::autograd::Engine::get_default_engine().queue_callback(
+      [end = std::make_shared<EndOfTask>(weak_from_this(), task_)] {
+        (*end)();
+      });
   return !recorder_->failed();
 }
 
-void BackwardRecord::abandon() {
+bool BackwardRecord::abandon() {
   const std::scoped_lock lock(mutex_);
+  if (state_ == State::kRecording) {
+    return false;
+  }
   state_ = State::kDone;
   done_ = nullptr;
+  return true;
+}
+
+void BackwardRecord::break_off(int task) {
+  const std::scoped_lock lock(mutex_);
+  if (state_ == State::kRecording && task == task_) {
+    state_ = State::kThrew;
+  }
 }
 
 void BackwardRecord::close_step(int32_t step) {
@@ -207,7 +240,8 @@ bool BackwardRecord::takes_in(Node* node, variable_list& gradients) {
 
 void BackwardRecord::before(Node* node, variable_list& gradients) {
   std::unique_lock lock(mutex_);
-  if (state_ == State::kDone || recorder_->failed()) {
+  if ((state_ != State::kWaiting && state_ != State::kRecording) ||
+      recorder_->failed()) {
     return;
   }
   if (state_ == State::kWaiting && !start()) {
@@ -350,11 +384,12 @@ void BackwardRecord::finish() {
   if (state_ != State::kRecording) {
     return;
   }
-  state_ = State::kWaiting;
   auto& pattern = last_.pattern;
   if (pattern.first_step < 0 && !recorder_->failed()) {
+    state_ = State::kWaiting;
     return; // No gradient came in: nothing was recorded.
   }
+  state_ = State::kHandingOver;
   // That an input gets nothing where nothing leads to it is known, too.
   for (size_t i = 0; i < pattern.needed.size(); ++i) {
     bool reached = false;
@@ -373,6 +408,10 @@ void BackwardRecord::finish() {
   lock.unlock();
   if (done) {
     done(*this);
+  }
+  lock.lock();
+  if (state_ == State::kHandingOver) {
+    state_ = State::kWaiting;
   }
 }
 

@@ -50,12 +50,13 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   const RecordedBackward& last() const {
     return last_;
   }
-  /// True iff a backward has begun that has not ended: it threw.
-  bool interrupted() const {
-    return state_ == State::kRecording;
+  /// True iff a backward has thrown.
+  bool threw() const {
+    return state_ == State::kThrew;
   }
-  /// Makes all hooks silent.
-  void abandon();
+  /// Makes all hooks silent: the trace stays as it is. False, and nothing is
+  /// done, while a backward is being recorded.
+  bool abandon();
 
   // For the hooks.
   /// May replace gradients by equal ones in memory of their own.
@@ -75,11 +76,19 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
     int32_t step = 0;
     int32_t at = 0; ///< The number of ops until then.
   };
-  enum class State : uint8_t { kWaiting, kRecording, kDone };
+  enum class State : uint8_t {
+    kWaiting, ///< For the next backward.
+    kRecording,
+    kHandingOver, ///< `Done` reads what was recorded.
+    kThrew,
+    kDone
+  };
+  class EndOfTask;
 
   BackwardRecord() = default;
   bool start();
   void finish();
+  void break_off(int task);
   void cut_into_segments();
   void close_step(int32_t step);
   bool takes_in(

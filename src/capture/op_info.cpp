@@ -110,8 +110,6 @@ std::unique_ptr<OpInfo> derive(const c10::OperatorHandle& op) {
   info->writes = known.schema_writes;
   for (const auto& result : schema.returns()) {
     info->returns_tensors &= is_tensor_or_list(result.type());
-    info->returns_written |=
-        result.alias_info() != nullptr && result.alias_info()->isWrite();
   }
   info->view = known.alias != ops::Alias::kFresh;
   info->absolute_view = known.absolute_view;

@@ -167,6 +167,20 @@ void Recorder::end_call(const std::vector<at::Tensor>& results) {
   }
 }
 
+void Recorder::let_go_of_argument(int32_t index) {
+  const at::Tensor argument = arguments_[static_cast<size_t>(index)];
+  auto* impl = argument.unsafeGetTensorImpl();
+  const at::Tensor memory(impl->shallow_copy_and_detach(
+      impl->version_counter(), /*allow_tensor_metadata_change=*/false));
+  for (auto* held : {&arguments_, &own_arguments_}) {
+    for (auto& each : *held) {
+      if (each.is_same(argument)) {
+        each = memory;
+      }
+    }
+  }
+}
+
 // Gathers operands and writes; false if the op can't be recorded.
 bool Recorder::collect(
     const c10::OperatorHandle& op,
@@ -217,10 +231,6 @@ bool Recorder::collect(
         break;
       }
       case ArgKind::kSlot:
-        if (!argument.isScalar()) {
-          fail(info.name + " has a symbolic size");
-          return false;
-        }
         operand_out.kind = Operand::Kind::kSlot;
         operand_out.slots = {add_slot(argument)};
         break;
@@ -329,8 +339,8 @@ bool Recorder::from_argument(const graph::Op& op) const {
       });
 }
 
-// `equal` answers from data; of a tensor with itself it is an identity (which
-// MultiheadAttention uses to recognise self-attention).
+// `equal` answers from data; of a tensor with itself it is taken for an
+// identity (by which MultiheadAttention recognises self-attention), NaN or not.
 void Recorder::handle_equal(
     const c10::OperatorHandle& op,
     c10::DispatchKeySet below,

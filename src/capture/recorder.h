@@ -23,7 +23,7 @@ struct WatchedTensor {
 };
 
 /// Finds a tensor that no op of the capture made among the watched ones: this
-/// very object, or one that shares its storage and geometry.
+/// very object, or the one whose memory it looks at in the same way.
 using FindWatched =
     std::function<std::optional<WatchedTensor>(const at::Tensor&)>;
 
@@ -86,6 +86,9 @@ class Recorder : public Interceptor {
   /// The call has ended with these results: fills `Binding::version_steps`, and
   /// their memory is the user's now.
   void end_call(const std::vector<at::Tensor>& results);
+  /// Keeps this argument's memory and not itself: it has got a history, whose
+  /// hooks keep the recorder.
+  void let_go_of_argument(int32_t index);
   /// True iff nothing but code outside of ops has filled this value's memory,
   /// or nothing at all.
   bool is_uninitialised(graph::ValueId value) const;
@@ -127,6 +130,7 @@ class Recorder : public Interceptor {
       graph::ValueId value,
       const std::string& made_by);
   bool from_argument(const graph::Op& op) const;
+  int32_t add_watched(const WatchedTensor& watched);
   int32_t add_slot(const c10::IValue& value);
   void watch_values(const graph::Op& op);
   void watch_memory(const at::Tensor& tensor);

@@ -5,6 +5,7 @@
 #include "capture/recorder.h"
 #include "capture/shadow_tensor.h"
 #include "graph/build.h"
+#include "graph/slots.h"
 #include "ops/synthetic.h"
 
 namespace temper::capture {
@@ -29,6 +30,9 @@ at::Tensor on_meta(const graph::Type& type) {
 } // namespace
 
 int32_t Recorder::add_slot(const c10::IValue& value) {
+  if (!graph::is_slot_value(value)) {
+    fail("a number is a symbol, or past the range of int64");
+  }
   trace_.graph.slots.push_back(value);
   return static_cast<int32_t>(trace_.graph.slots.size()) - 1;
 }
@@ -109,20 +113,22 @@ int32_t Recorder::input_of_argument(int32_t index) {
 
 int32_t Recorder::input_of_watched(const at::Tensor& tensor) {
   const auto watched = find_watched_(tensor);
-  if (!watched) {
-    return -1;
-  }
-  auto* impl = watched->tensor.unsafeGetTensorImpl();
+  return watched && watched->tensor.is_same(tensor) ? add_watched(*watched)
+                                                    : -1;
+}
+
+int32_t Recorder::add_watched(const WatchedTensor& watched) {
+  auto* impl = watched.tensor.unsafeGetTensorImpl();
   for (size_t i = 0; i < trace_.bindings.size(); ++i) {
     if (trace_.bindings[i].watched == impl) { // Never a tangent's: null.
       return static_cast<int32_t>(i);
     }
   }
-  if (!is_recordable(watched->tensor)) {
+  if (!is_recordable(watched.tensor)) {
     return -1;
   }
-  place_ = watched->path;
-  add_input(watched->tensor, watched->role, watched->path, {-1, impl});
+  place_ = watched.path;
+  add_input(watched.tensor, watched.role, watched.path, {-1, impl});
   return static_cast<int32_t>(trace_.graph.inputs.size()) - 1;
 }
 
@@ -141,7 +147,6 @@ ValueId Recorder::resolve(const at::Tensor& tensor) {
     }
   }
   if (const auto input = input_of_watched(tensor); input >= 0) {
-    // Also where only storage and geometry agree (`.data()`): same memory.
     const auto value = trace_.graph.inputs[static_cast<size_t>(input)].value;
     const auto watched = ledger_.find(tensor);
     return watched.found == Ledger::Found::kKnown ? watched.value : value;
@@ -157,6 +162,13 @@ ValueId Recorder::resolve(const at::Tensor& tensor) {
         found = ledger_.find(tensor);
         break;
       }
+    }
+  }
+  if (found.found != Ledger::Found::kKnown) {
+    // Likewise of a watched tensor (`weight.data()`).
+    const auto watched = find_watched_(tensor);
+    if (watched && add_watched(*watched) >= 0) {
+      found = ledger_.find(tensor);
     }
   }
   return found.found == Ledger::Found::kKnown ? found.value : kNoValue;

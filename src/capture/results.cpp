@@ -1,13 +1,12 @@
 // Planning a call's results.
 #include "capture/results.h"
 
+#include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "capture/shadow.h"
-
-#include <ATen/core/grad_mode.h>
-
 #include <algorithm>
+
+#include "capture/raw_op.h"
 
 namespace temper::capture {
 namespace {
@@ -103,17 +102,13 @@ at::Tensor apply_views(
     const graph::Graph& graph,
     const std::vector<ResultPlan::Step>& chain,
     at::Tensor tensor) {
-  std::vector<at::Tensor> values(graph.values.size());
   for (const auto& step : chain) {
     // As in the call: in-place on a view that was made in no_grad mode raises.
     const c10::AutoGradMode mode(step.grad_mode);
     const auto& op = graph.ops[static_cast<size_t>(step.op)];
-    for (const auto& operand : op.operands) {
-      if (operand.kind == graph::Operand::Kind::kValue) {
-        values[static_cast<size_t>(operand.value)] = tensor;
-      }
-    }
-    auto results = call_raw_op(graph, op, values);
+    // All operands of a view are the tensor that it looks at.
+    auto results = call_raw_op(
+        graph, op, [&](ValueId) -> const at::Tensor& { return tensor; });
     tensor = std::move(results[static_cast<size_t>(step.result)]);
   }
   return tensor;

@@ -2,9 +2,8 @@
 #include "capture/shadow.h"
 
 #include <algorithm>
-#include <bit>
-#include <cstdint>
 
+#include "graph/constant.h"
 #include "ops/synthetic.h"
 
 namespace temper::capture {
@@ -12,23 +11,8 @@ namespace {
 
 using graph::kNoValue;
 using graph::Operand;
+using graph::same_constant;
 using graph::ValueId;
-
-bool same_constant(const c10::IValue& a, const c10::IValue& b) {
-  if (a.isInt()) {
-    return b.isInt() && a.toInt() == b.toInt();
-  }
-  if (a.isDouble()) {
-    // By bits: -0.0 is not 0.0, and a NaN equals itself.
-    return b.isDouble() &&
-        std::bit_cast<uint64_t>(a.toDouble()) ==
-        std::bit_cast<uint64_t>(b.toDouble());
-  }
-  if (a.isBool()) {
-    return b.isBool() && a.toBool() == b.toBool();
-  }
-  return a.tagKind() == b.tagKind() && a == b;
-}
 
 } // namespace
 

@@ -140,18 +140,4 @@ class ShadowRun : public Interceptor {
   std::string divergence_;
 };
 
-/// Calls one op of a raw graph on `values` (by ValueId) through the dispatcher
-/// as the thread's state has it; returns its results, flattened.
-std::vector<at::Tensor> call_raw_op(
-    const graph::Graph& graph,
-    const graph::Op& op,
-    const std::vector<at::Tensor>& values);
-
-/// Runs one op of a raw graph on real tensors, below autograd: `values` by
-/// ValueId (operands must be there); returns its results, flattened.
-std::vector<at::Tensor> run_raw_op(
-    const graph::Graph& graph,
-    const graph::Op& op,
-    const std::vector<at::Tensor>& values);
-
 } // namespace temper::capture

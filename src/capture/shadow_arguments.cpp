@@ -50,14 +50,27 @@ ShadowArguments::ShadowArguments(
       nbytes[a] = original.storage().nbytes();
     }
   }
+  std::vector<bool> bound(originals_.size());
   for (size_t i = 0; i < trace.bindings.size(); ++i) {
     if (const auto argument = trace.bindings[i].argument; argument >= 0) {
       const auto& info =
           trace.values[static_cast<size_t>(trace.graph.inputs[i].value)];
       const auto a = static_cast<size_t>(argument);
+      bound[a] = true;
       starts_[a].offset = info.offset;
       nbytes[a] = std::max(
           nbytes[a], trace.storages[static_cast<size_t>(info.storage)].nbytes);
+    }
+  }
+  // One that no op has used lies where it does beside those in its storage.
+  for (size_t a = 0; a < originals_.size(); ++a) {
+    for (size_t b = 0; b < originals_.size() && !bound[a]; ++b) {
+      if (bound[b] && nbytes[a] > 0 && nbytes[b] > 0 &&
+          same_storage(originals_[a].storage(), originals_[b].storage())) {
+        starts_[a].offset -=
+            shift(b) / static_cast<int64_t>(originals_[a].itemsize());
+        break;
+      }
     }
   }
   for (size_t a = 0; a < originals_.size(); ++a) {

@@ -1,77 +1,12 @@
 // The shadow executor: turning a shadowed call into an eager one halfway.
-#include <ATen/core/LegacyTypeDispatch.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
-#include <c10/util/Exception.h>
-
+#include "capture/raw_op.h"
 #include "capture/shadow.h"
 
 namespace temper::capture {
 namespace {
 
 using graph::kNoValue;
-using graph::Operand;
 using graph::ValueId;
-
-c10::IValue argument_of(
-    const graph::Graph& graph,
-    const Operand& operand,
-    const c10::Argument& schema,
-    const std::vector<at::Tensor>& values) {
-  switch (operand.kind) {
-    case Operand::Kind::kNone:
-      return {};
-    case Operand::Kind::kValue:
-      return values[static_cast<size_t>(operand.value)];
-    case Operand::Kind::kValueList: {
-      auto type = schema.type();
-      if (auto optional = type->cast<c10::OptionalType>()) {
-        type = optional->getElementType();
-      }
-      const bool optional_elements =
-          type->castRaw<c10::ListType>()->getElementType()->kind() ==
-          c10::TypeKind::OptionalType;
-      if (optional_elements) {
-        c10::List<std::optional<at::Tensor>> list;
-        for (const auto id : operand.values) {
-          list.push_back(
-              id == kNoValue
-                  ? std::optional<at::Tensor>()
-                  : std::optional<at::Tensor>(values[static_cast<size_t>(id)]));
-        }
-        return list;
-      }
-      std::vector<at::Tensor> list;
-      for (const auto id : operand.values) {
-        list.push_back(
-            id == kNoValue ? at::Tensor() : values[static_cast<size_t>(id)]);
-      }
-      return list;
-    }
-    case Operand::Kind::kConstant:
-      return operand.constant;
-    case Operand::Kind::kSlot:
-      return graph.slots[static_cast<size_t>(operand.slots[0])];
-    case Operand::Kind::kSlotList: {
-      const bool doubles = !operand.slots.empty() &&
-          graph.slots[static_cast<size_t>(operand.slots[0])].isDouble();
-      if (doubles) {
-        std::vector<double> list;
-        for (const auto slot : operand.slots) {
-          list.push_back(graph.slots[static_cast<size_t>(slot)].toDouble());
-        }
-        return list;
-      }
-      std::vector<int64_t> list;
-      for (const auto slot : operand.slots) {
-        list.push_back(graph.slots[static_cast<size_t>(slot)].toInt());
-      }
-      return list;
-    }
-    case Operand::Kind::kObject:
-      break;
-  }
-  TORCH_INTERNAL_ASSERT(false, "an object operand can't be replayed");
-}
 
 bool has_geometry(
     const at::TensorImpl& impl,
@@ -90,45 +25,7 @@ bool has_geometry(
   return true;
 }
 
-void flatten(const c10::IValue& value, std::vector<at::Tensor>& out) {
-  if (value.isTensor()) {
-    out.push_back(value.toTensor());
-  } else if (value.isTensorList()) {
-    for (const at::Tensor& tensor : value.toTensorVector()) {
-      out.push_back(tensor);
-    }
-  }
-}
-
 } // namespace
-
-std::vector<at::Tensor> call_raw_op(
-    const graph::Graph& graph,
-    const graph::Op& op,
-    const std::vector<at::Tensor>& values) {
-  const auto& schema = op.op.schema();
-  torch::jit::Stack stack;
-  for (size_t i = 0; i < op.operands.size(); ++i) {
-    stack.push_back(
-        argument_of(graph, op.operands[i], schema.arguments()[i], values));
-  }
-  op.op.callBoxed(stack);
-  std::vector<at::Tensor> results;
-  for (const auto& value : stack) {
-    flatten(value, results);
-  }
-  return results;
-}
-
-std::vector<at::Tensor> run_raw_op(
-    const graph::Graph& graph,
-    const graph::Op& op,
-    const std::vector<at::Tensor>& values) {
-  const at::AutoDispatchBelowADInplaceOrView below;
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(
-      c10::autocast_dispatch_keyset);
-  return call_raw_op(graph, op, values);
-}
 
 void ShadowRun::materialise(const std::string& why) {
   if (materialised_) {
@@ -173,7 +70,10 @@ void ShadowRun::materialise(const std::string& why) {
 
 void ShadowRun::execute(size_t op_index, std::vector<at::Tensor>& values) {
   const auto& op = trace_.graph.ops[op_index];
-  const auto results = run_raw_op(trace_.graph, op, values);
+  const auto results =
+      run_raw_op(trace_.graph, op, [&](ValueId id) -> const at::Tensor& {
+        return values[static_cast<size_t>(id)];
+      });
   for (size_t i = 0; i < op.results.size(); ++i) {
     const auto id = op.results[i];
     if (id == kNoValue || values[static_cast<size_t>(id)].defined()) {

@@ -25,7 +25,7 @@ Registry& registry() {
 
 void register_backend(const std::string& name, Backend backend) {
   TEMPER_CHECK(
-      name != "aten" && name != "eager" && name != "llvm",
+      name != "aten" && name != "eager",
       "backend '",
       name,
       "' is built in and can't be replaced; register yours under another name");

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/thread_object.h"
+#include "graph/slots.h"
 
 namespace temper::codegen {
 
@@ -65,29 +66,12 @@ c10::IValue tensor_list(const Argument& argument, const Frame& frame) {
 }
 
 c10::IValue slot_list(const Argument& argument, const Frame& frame) {
-  const auto slot = [&](int32_t i) -> const c10::IValue& {
-    return frame.slots[static_cast<size_t>(i)];
-  };
-  if (!argument.index.empty() && slot(argument.index[0]).isDouble()) {
-    c10::List<double> list;
-    for (const int32_t i : argument.index) {
-      list.push_back(slot(i).toDouble());
-    }
-    return list;
-  }
-  if (!argument.index.empty() && slot(argument.index[0]).isBool()) {
-    c10::List<bool> list;
-    for (const int32_t i : argument.index) {
-      list.push_back(slot(i).toBool());
-    }
-    return list;
-  }
-  c10::List<int64_t> list;
-  list.reserve(argument.index.size());
+  std::vector<c10::IValue> values;
+  values.reserve(argument.index.size());
   for (const int32_t i : argument.index) {
-    list.push_back(slot(i).toInt());
+    values.push_back(frame.slots[static_cast<size_t>(i)]);
   }
-  return list;
+  return graph::list_of_slots(values, argument.scalars);
 }
 
 c10::IValue boxed(const Argument& argument, const Frame& frame) {

@@ -52,7 +52,8 @@ runtime::Saved saved(const passes::SavedValue& value) {
   return {
       static_cast<runtime::Saved::Kind>(value.kind),
       value.index,
-      value.shares_output};
+      value.shares_output,
+      value.only_views};
 }
 
 } // namespace

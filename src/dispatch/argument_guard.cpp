@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/hash.h"
 #include "dispatch/watch_state.h"
 
 namespace temper::dispatch {
@@ -145,15 +144,12 @@ ArgumentGuard::ArgumentGuard(
     const std::vector<at::Tensor>& tensors,
     const Snapshot& snapshot) {
   const State& state = State::of(snapshot);
-  base::Hasher hasher;
-  hasher.add(tensors.size());
   Relations relations(tensors, state);
   // Each tensor object once, by its memory.
   std::vector<std::pair<Span, const c10::TensorImpl*>> spans;
   for (size_t i = 0; i < tensors.size(); ++i) {
     Entry entry;
     entry.defined = tensors[i].defined();
-    hasher.add(entry.defined);
     if (entry.defined) {
       const c10::TensorImpl& impl = impl_of(tensors[i]);
       entry.plain = is_plain(impl);
@@ -161,25 +157,14 @@ ArgumentGuard::ArgumentGuard(
         entry.meta = TensorMeta::read(impl, dims_);
         entry.relation = relations.next(i);
         spans.emplace_back(tensor_span(impl), &impl);
-        hash_meta(hasher, entry.meta, dims_.data());
-        hasher.add(entry.relation.same_argument)
-            .add(entry.relation.same_watched)
-            .add(entry.relation.shares_argument)
-            .add(entry.relation.shares_watched)
-            .add(entry.relation.distance);
       }
     }
     entries_.push_back(entry);
   }
   for_each_overlap(tensors, snapshot, [&](const Overlap& overlap) {
     overlaps_.push_back(overlap);
-    hasher.add(overlap.argument)
-        .add(overlap.other)
-        .add(overlap.watched)
-        .add(overlap.distance);
     return true;
   });
-  hash_ = hasher.digest().low;
 
   for (size_t i = 0; i < state.num_tensors(); ++i) {
     spans.emplace_back(tensor_span(state.tensor(i)), &state.tensor(i));
@@ -238,8 +223,7 @@ bool ArgumentGuard::matches(
 
 std::string ArgumentGuard::difference(
     const std::vector<at::Tensor>& tensors,
-    const Snapshot& snapshot,
-    const std::vector<std::string>* names) const {
+    const Snapshot& snapshot) const {
   const State& state = State::of(snapshot);
   if (tensors.size() != entries_.size()) {
     return c10::str(
@@ -248,11 +232,7 @@ std::string ArgumentGuard::difference(
         " tensor arguments, now ",
         tensors.size());
   }
-  const auto name = [&](int32_t i) {
-    const auto index = static_cast<size_t>(i);
-    return names != nullptr && index < names->size() ? (*names)[index]
-                                                     : c10::str("argument ", i);
-  };
+  const auto name = [](int32_t i) { return c10::str("argument ", i); };
   const auto place = [&](int32_t i) {
     return c10::str("'", state.place(static_cast<size_t>(i)).path, "'");
   };
@@ -331,10 +311,6 @@ bool ArgumentGuard::plain() const {
   return std::all_of(entries_.begin(), entries_.end(), [](const Entry& entry) {
     return entry.plain || !entry.defined;
   });
-}
-
-uint64_t ArgumentGuard::hash() const {
-  return hash_;
 }
 
 bool ArgumentGuard::aliased() const {

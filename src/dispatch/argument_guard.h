@@ -27,16 +27,13 @@ class ArgumentGuard {
   /// Hot path: no allocation.
   bool matches(const std::vector<at::Tensor>& tensors, const Snapshot& state)
       const;
-  /// The first difference: "x.size(1) was 64, now 68". Empty if none.
+  /// The first difference: "argument 0.size(1) was 64, now 68". Empty if none.
   std::string difference(
       const std::vector<at::Tensor>& tensors,
-      const Snapshot& state,
-      const std::vector<std::string>* names) const;
+      const Snapshot& state) const;
   /// False iff an argument is a sparse, nested, quantized or wrapped tensor, of
   /// which nothing is known. Such calls run eagerly.
   bool plain() const;
-  /// Equal metadata gives equal hashes.
-  uint64_t hash() const;
   /// True iff two different tensor objects among arguments and watched tensors
   /// share memory: the ranges between first and last element overlap.
   bool aliased() const;
@@ -79,7 +76,6 @@ class ArgumentGuard {
   std::vector<Entry> entries_;
   std::vector<int64_t> dims_; // Of all entries.
   std::vector<Overlap> overlaps_;
-  uint64_t hash_ = 0;
   bool aliased_ = false;
 };
 

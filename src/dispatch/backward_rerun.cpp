@@ -258,6 +258,15 @@ void BackwardRerun::run(bool differentiable) {
   }
   fallback_.check_state();
   check_inputs();
+  const auto arguments = aliases(differentiable);
+  take_outputs(run_code(arguments));
+  for (const auto input : plan.autograd.inputs) {
+    inputs_.push_back(input_tensor(plan, input, arguments));
+  }
+}
+
+// The arguments of the new run, whose gradients go where the real ones' do.
+std::vector<at::Tensor> BackwardRerun::aliases(bool differentiable) const {
   auto arguments = arguments_;
   for (size_t i = 0; i < arguments.size(); ++i) {
     auto& argument = arguments[i];
@@ -281,57 +290,97 @@ void BackwardRerun::run(bool differentiable) {
                 : autograd::Edge(history.node->getptr(), history.input));
     argument = at::alias(argument);
   }
+  return arguments;
+}
+
+Result BackwardRerun::run_code(const std::vector<at::Tensor>& arguments) {
+  const auto& plan = *plan_;
   std::vector<std::pair<at::Tensor, at::Tensor>> written;
   for (const auto input : plan.mutated) {
     auto tensor = input_tensor(plan, input, arguments_);
     written.emplace_back(tensor, tensor.detach().clone());
   }
-  Result result;
-  {
-    const auto now = capture::GeneratorState::current();
-    // Autocast's cache belongs to a region of the user's: casts in another
-    // dtype must not be found there, nor left.
-    const bool caches = at::autocast::is_autocast_cache_enabled();
-    at::autocast::set_autocast_cache_enabled(false);
-    const auto put_back = c10::make_scope_exit([&] {
-      at::autocast::set_autocast_cache_enabled(caches);
-      if (generator_) {
-        now.restore();
-      }
-      const at::AutoDispatchBelowADInplaceOrView below;
-      for (auto& [tensor, content] : written) {
-        tensor.copy_(content);
-      }
-    });
-    {
-      const at::AutoDispatchBelowADInplaceOrView below;
-      for (size_t i = 0; i < plan.changed_for_a_rerun.size(); ++i) {
-        input_tensor(plan, plan.changed_for_a_rerun[i], arguments_)
-            .copy_(fallback_.old_contents[i]);
+  // The run counts versions up again, from where the call found them: what it
+  // saves on its way has the version that the call left.
+  const auto set_versions = [&](bool before_the_call) {
+    for (size_t i = 0; i < plan.forward_inputs.size(); ++i) {
+      const auto input = plan.forward_inputs[i];
+      const auto steps =
+          plan.trace->bindings[static_cast<size_t>(input)].version_steps;
+      const auto tensor = input_tensor(plan, input, arguments_);
+      if (steps > 0 && !tensor.is_inference()) {
+        auto counter = tensor.unsafeGetTensorImpl()->version_counter();
+        counter.set_version(versions_[i] - (before_the_call ? steps : 0));
       }
     }
+  };
+  const auto now = capture::GeneratorState::current();
+  // Autocast's cache belongs to a region of the user's: casts in another
+  // dtype must not be found there, nor left.
+  const bool caches = at::autocast::is_autocast_cache_enabled();
+  at::autocast::set_autocast_cache_enabled(false);
+  const auto put_back = c10::make_scope_exit([&] {
+    at::autocast::set_autocast_cache_enabled(caches);
     if (generator_) {
-      generator_->restore();
+      now.restore();
     }
-    const at::ThreadLocalStateGuard as_called(thread_state_);
-    result = fallback_.rerun(arguments);
+    const at::AutoDispatchBelowADInplaceOrView below;
+    for (auto& [tensor, content] : written) {
+      tensor.copy_(content);
+    }
+    set_versions(/*before_the_call=*/false);
+  });
+  {
+    const at::AutoDispatchBelowADInplaceOrView below;
+    for (size_t i = 0; i < plan.changed_for_a_rerun.size(); ++i) {
+      input_tensor(plan, plan.changed_for_a_rerun[i], arguments_)
+          .copy_(fallback_.old_contents[i]);
+    }
   }
+  set_versions(/*before_the_call=*/true);
+  if (generator_) {
+    generator_->restore();
+  }
+  const at::ThreadLocalStateGuard as_called(thread_state_);
+  return fallback_.rerun(arguments);
+}
+
+// The results that are outputs with a gradient. What the code reads besides
+// watched state may have changed.
+void BackwardRerun::take_outputs(const Result& result) {
+  const auto& plan = *plan_;
+  const auto check = [&](bool same) {
+    TEMPER_CHECK(
+        same,
+        "a backward came that '",
+        plan.name,
+        "' does not know, and its code gave other results when it was run "
+        "again; name what it depends on to compile(), or decompile()");
+  };
+  check(
+      result.structure == plan.result_structure &&
+      result.tensors.size() == plan.results.size());
+  std::vector<at::Tensor> outputs;
   for (const auto& output : plan.autograd.outputs) {
     for (size_t r = 0; r < plan.results.size(); ++r) {
       const auto& planned = plan.results[r];
-      if (planned.kind == capture::ResultPlan::Kind::kOutput &&
-          planned.index == output.output && !planned.leaf) {
-        outputs_.push_back(
-            planned.chain.empty() ? result.tensors[r]
-                                  : at::Tensor(result.tensors[r]._base()));
-        break;
+      if (planned.kind != capture::ResultPlan::Kind::kOutput ||
+          planned.index != output.output || planned.leaf) {
+        continue;
       }
+      auto tensor = result.tensors[r];
+      check(tensor.defined() && (planned.chain.empty() || tensor.is_view()));
+      if (!planned.chain.empty()) {
+        tensor = tensor._base();
+      }
+      check(tensor.grad_fn() != nullptr);
+      outputs.push_back(std::move(tensor));
+      break;
     }
   }
+  TEMPER_INTERNAL(outputs.size() == plan.autograd.outputs.size());
+  outputs_ = std::move(outputs);
   changes_.assign(outputs_.size(), 0);
-  for (const auto input : plan.autograd.inputs) {
-    inputs_.push_back(input_tensor(plan, input, arguments));
-  }
 }
 
 void BackwardRerun::note_changed_outputs() {

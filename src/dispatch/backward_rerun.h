@@ -50,6 +50,9 @@ class BackwardRerun {
 
  private:
   void run(bool differentiable);
+  std::vector<at::Tensor> aliases(bool differentiable) const;
+  Result run_code(const std::vector<at::Tensor>& arguments);
+  void take_outputs(const Result& result);
   void check_inputs() const;
   void note_changed_outputs();
 

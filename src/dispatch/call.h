@@ -12,7 +12,8 @@
 
 namespace temper::dispatch {
 
-/// The flattened result of the user's code.
+/// The flattened result of a call: the user's own (eager, traced,
+/// materialised), or tensors for a prototype.
 struct Result {
   std::vector<at::Tensor> tensors; ///< In order; undefined ones included.
   /// Everything else of the result by value (scalars, strings, sizes of
@@ -29,16 +30,11 @@ using UserCode = c10::function_ref<Result(const std::vector<at::Tensor>&)>;
 /// One call.
 struct Call {
   /// All tensor leaves of the arguments in order; undefined ones included.
+  /// Messages call them "argument 0", ….
   std::vector<at::Tensor> tensors;
   /// Everything else of the arguments by value, serialised as in `Result`:
   /// part of the signature.
   std::string structure;
-  /// For messages: "x", "batch.mask", …; may be empty (then "argument 0", …).
-  const std::vector<std::string>* tensor_names = nullptr;
 };
-
-/// The result of a call: either the user's own (eager, traced, materialised)
-/// or tensors for a prototype.
-using Outcome = Result;
 
 } // namespace temper::dispatch

@@ -134,8 +134,10 @@ std::shared_ptr<Signature> CallSite::Impl::add(
       difference = watch->difference(*last.state);
     }
     if (difference.empty()) {
-      difference = last.arguments.difference(
-          call.tensors, *last.state, call.tensor_names);
+      difference = last.arguments.difference(call.tensors, *last.state);
+    }
+    if (difference.empty()) {
+      difference = "an argument that is no tensor has another value";
     }
     TEMPER_LOG(kGuard, "'", name, "' has a new signature: ", difference);
   }
@@ -207,7 +209,7 @@ bool CallSite::Impl::is_due(Signature& signature) {
   return !options.fullgraph || signature.patience == 0;
 }
 
-Outcome CallSite::Impl::run_eager(
+Result CallSite::Impl::run_eager(
     const Call& call,
     UserCode code,
     const std::string& reason,
@@ -228,7 +230,7 @@ Outcome CallSite::Impl::run_eager(
   return code(call.tensors);
 }
 
-Outcome CallSite::Impl::run_plan_of(
+Result CallSite::Impl::run_plan_of(
     const std::shared_ptr<Signature>& signature,
     const std::shared_ptr<const Plan>& plan,
     const Call& call,
@@ -262,11 +264,11 @@ Outcome CallSite::Impl::run_plan_of(
           watched->difference(*state),
           ". Run the backward before changing it.");
     };
-    fallback.report = [weak, weak_signature](const std::string& reason) {
+    fallback.report = [weak, weak_signature, plan](const std::string& reason) {
       const auto self = weak.lock();
       const auto of = weak_signature.lock();
       if (self && of) {
-        self->report_backward(of, reason);
+        self->report_backward(*of, *plan, reason);
       }
     };
     fallback.count = [weak] {
@@ -298,7 +300,7 @@ Outcome CallSite::Impl::run_plan_of(
   return run_eager(call, code, reason, /*passing=*/true);
 }
 
-Outcome CallSite::Impl::call(
+Result CallSite::Impl::call(
     const Call& call,
     UserCode code,
     MakeRerun make_rerun) {
@@ -316,6 +318,9 @@ Outcome CallSite::Impl::call(
       signature = std::move(added);
     } else if (!signature) {
       return run_eager(call, code, "limit of signatures reached");
+    } else {
+      const std::scoped_lock lock(mutex);
+      signature->calls_to_next_trace = signature->patience;
     }
   }
   switch (signature->tier.load(std::memory_order_acquire)) {
@@ -345,7 +350,8 @@ Outcome CallSite::Impl::call(
 //    without the backward that is wanted, the next call is traced.
 //  - Without one it runs plainly; when the graph is gone, or it takes very
 //    long, the forward is compiled alone.
-Outcome CallSite::Impl::call_while_waiting(
+//  - While another thread is in that backward, nothing is decided.
+Result CallSite::Impl::call_while_waiting(
     const std::shared_ptr<Signature>& signature,
     const Call& call,
     UserCode code,
@@ -365,9 +371,11 @@ Outcome CallSite::Impl::call_while_waiting(
   std::shared_ptr<const Plan> traced;
   {
     const std::scoped_lock lock(signature->mutex);
+    const bool threw = signature->waiting && signature->waiting->threw();
     const bool gone = !signature->waiting ||
-        signature->waiting.use_count() == 1 ||
-        ++signature->calls_while_waiting > kPatience;
+        ((signature->waiting.use_count() == 1 ||
+          ++signature->calls_while_waiting > kPatience) &&
+         signature->waiting->abandon());
     if (signature->tier != Tier::kWaiting) {
       // Another thread has gone on.
     } else if (signature->plan.load() && signature->proved) {
@@ -383,13 +391,10 @@ Outcome CallSite::Impl::call_while_waiting(
     } else if (gone && signature->waiting) {
       record = std::move(signature->waiting);
       traced = std::move(signature->traced);
-      way = record->interrupted()     ? Way::kThrew
+      way = threw                     ? Way::kThrew
           : traced->rewritten.empty() ? Way::kForwardAlone
                                       : Way::kTraceAgain;
     }
-  }
-  if (record) {
-    record->abandon();
   }
   switch (way) {
     case Way::kTrace:
@@ -399,9 +404,10 @@ Outcome CallSite::Impl::call_while_waiting(
           signature, signature->plan.load(), call, code, make_rerun);
     case Way::kForwardAlone:
       compile(
-          signature,
+          *signature,
           std::make_shared<Plan>(*traced),
-          capture::forward_part(record->trace()));
+          capture::forward_part(record->trace()),
+          /*proved=*/false);
       if (signature->tier == Tier::kReady) {
         return shadow(signature, call, code, make_rerun);
       }
@@ -415,8 +421,11 @@ Outcome CallSite::Impl::call_while_waiting(
           /*passing=*/true);
     case Way::kTraceAgain:
       // Written arguments have no old content to run again from, if a backward
-      // comes: it must be known before.
-      signature->tier = Tier::kNew;
+      // comes: it must be known before. Perhaps calls with one come later.
+      disturbed(
+          *signature,
+          "no backward has come, which must be known where an argument with a "
+          "history is written");
       break;
     case Way::kEager:
       break;
@@ -439,7 +448,7 @@ CallSite::CallSite(
 
 CallSite::~CallSite() = default;
 
-Outcome CallSite::call(const Call& call, UserCode code, MakeRerun make_rerun) {
+Result CallSite::call(const Call& call, UserCode code, MakeRerun make_rerun) {
   if (capture::capturing()) {
     return code(call.tensors); // Part of the call that is being captured.
   }

@@ -44,11 +44,11 @@ class CallSite {
   CallSite& operator=(const CallSite&) = delete;
 
   /// Runs one call on the highest tier that is sound. `code` is called zero or
-  /// one times (twice only after a raw data access on a shadow tensor), on the
-  /// calling thread. Exceptions of the user's code pass through.
-  /// `make_rerun` is asked when the code may be needed after the call, for a
-  /// backward that no artifact knows.
-  Outcome call(const Call& call, UserCode code, MakeRerun make_rerun);
+  /// one times (twice only after a raw data access on a shadow tensor, or where
+  /// an operator of the program throws), on the calling thread. Exceptions of
+  /// the user's code pass through. `make_rerun` is asked when the code may be
+  /// needed after the call, for a backward that no artifact knows.
+  Result call(const Call& call, UserCode code, MakeRerun make_rerun);
 
   /// Options in force from the next call on; drops what was admitted if they
   /// differ.

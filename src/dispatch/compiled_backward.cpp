@@ -548,11 +548,11 @@ void attach_backward(
       edge = autograd::impl::gradient_edge(tensor);
       if (tensor.is_leaf()) {
         // Of gradients that one node delivers the engine accumulates first
-        // what eager's does; all these have its highest priority.
-        const auto number =
-            std::numeric_limits<uint64_t>::max() - chain.input_order[i];
-        if (edge.function->sequence_nr() != number) {
-          edge.function->set_sequence_nr(number);
+        // what eager's does; all these have its highest priority. The first
+        // plan decides: other threads' engines may read the number.
+        constexpr auto kNone = std::numeric_limits<uint64_t>::max();
+        if (edge.function->sequence_nr() == kNone && chain.input_order[i] > 0) {
+          edge.function->set_sequence_nr(kNone - chain.input_order[i]);
         }
       }
     }

@@ -9,6 +9,17 @@ namespace temper::dispatch {
 
 using torch::autograd::SavedVariable;
 
+namespace {
+
+// A leaf's memory as it is now: SavedVariable would keep the leaf itself.
+at::Tensor memory_of(const at::Tensor& tensor) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  return at::Tensor(impl->shallow_copy_and_detach(
+      impl->version_counter(), /*allow_tensor_metadata_change=*/false));
+}
+
+} // namespace
+
 // External tensors go through SavedVariable, whose version check raises eager's
 // error; a detached alias spares the cycle output -> node -> output and shares
 // the version counter.
@@ -26,8 +37,9 @@ SavedValues::SavedValues(
     const auto index = static_cast<size_t>(saved.index);
     using Kind = runtime::Saved::Kind;
     if (saved.kind == Kind::kInput) {
+      const auto input = input_tensor(plan, saved.index, arguments);
       external_[s] = SavedVariable(
-          input_tensor(plan, saved.index, arguments), /*is_output=*/false);
+          saved.only_views ? memory_of(input) : input, /*is_output=*/false);
     } else if (saved.kind == Kind::kOutput) {
       external_[s] =
           SavedVariable(outputs[index].detach(), /*is_output=*/false);

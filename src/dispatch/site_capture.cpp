@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
+#include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 
@@ -67,88 +68,11 @@ std::string escape_reason(const capture::Trace& trace, graph::ValueId value) {
   return "a tensor made in the call is kept after it";
 }
 
-// True iff the call gave argument `i` a history that a plan can give it, too:
-// it is no view, whose base would get one, and nothing else lives in its
-// memory.
-bool can_rewrite(
-    const Signature& signature,
-    const Call& call,
-    size_t i,
-    uint64_t first_sequence_number) {
-  const auto& tensor = call.tensors[i];
-  if (tensor.is_view() || signature.arguments.aliased() ||
-      tensor.grad_fn() == nullptr ||
-      tensor.grad_fn()->sequence_nr() < first_sequence_number) {
-    return false;
-  }
-  return std::none_of(
-      call.tensors.begin(),
-      call.tensors.begin() + static_cast<ptrdiff_t>(i),
-      [&](const at::Tensor& other) { return other.is_same(tensor); });
-}
-
-bool has_late_edge(const at::Tensor& tensor) {
-  return tensor.is_leaf() && !tensor.is_view();
-}
-
-// Not of plain leaves: their AccumulateGrad, with the sizes of that moment,
-// would be made sooner than in eager.
-std::vector<torch::autograd::Edge> edges_before(const Call& call) {
-  std::vector<torch::autograd::Edge> edges;
-  for (const auto& tensor : call.tensors) {
-    edges.push_back(
-        tensor.defined() && tensor.requires_grad() && !has_late_edge(tensor)
-            ? torch::autograd::impl::gradient_edge(tensor)
-            : torch::autograd::Edge());
-  }
-  return edges;
-}
-
-// The arguments to which the call has given another history. Completes `edges`
-// by those of plain leaves.
-std::vector<int32_t> find_rewritten(
-    const Signature& signature,
-    const Call& call,
-    uint64_t first_sequence_number,
-    std::vector<torch::autograd::Edge>& edges,
-    capture::Recorder& recorder) {
-  std::vector<int32_t> rewritten;
-  for (size_t i = 0; i < edges.size(); ++i) {
-    const auto& tensor = call.tensors[i];
-    if (edges[i].is_valid() &&
-        !(torch::autograd::impl::gradient_edge(tensor) == edges[i])) {
-      if (!can_rewrite(signature, call, i, first_sequence_number)) {
-        recorder.fail("the call changes the history of an argument");
-      }
-      rewritten.push_back(static_cast<int32_t>(i));
-    }
-    if (tensor.defined() && tensor.requires_grad() && has_late_edge(tensor)) {
-      edges[i] = torch::autograd::impl::gradient_edge(tensor);
-    }
-  }
-  return rewritten;
-}
-
 // Some flags are the process's, which other threads may set.
 std::string state_change(const Signature& signature) {
   const auto change = signature.global.difference(GlobalState::current());
   return change.empty() ? change
                         : "the call changes the thread's state: " + change;
-}
-
-// What happened during the call that another thread may have done, so that it
-// is worth while to look again; empty if nothing.
-std::string disturbance(
-    const capture::Recorder& recorder,
-    const CallObjects& objects) {
-  if (recorder.memory_touched_elsewhere()) {
-    return std::string(capture::kRawAccess) + ", by a thread";
-  }
-  if (recorder.generator_touched()) {
-    return "random numbers were drawn or seeded outside of tensor ops";
-  }
-  const auto change = objects.change();
-  return change.empty() ? objects.unrecorded_write(recorder.trace()) : change;
 }
 
 // `results` are those of the code, then the rewritten arguments.
@@ -181,10 +105,24 @@ void plan_results(
   }
 }
 
-std::vector<std::string> names_of(const Call& call) {
-  if (call.tensor_names != nullptr && !call.tensor_names->empty()) {
-    return *call.tensor_names;
+bool has_late_edge(const at::Tensor& tensor) {
+  return tensor.is_leaf() && !tensor.is_view();
+}
+
+// Not of plain leaves: their AccumulateGrad, with the sizes of that moment,
+// would be made sooner than in eager.
+std::vector<torch::autograd::Edge> edges_before(const Call& call) {
+  std::vector<torch::autograd::Edge> edges;
+  for (const auto& tensor : call.tensors) {
+    edges.push_back(
+        tensor.defined() && tensor.requires_grad() && !has_late_edge(tensor)
+            ? torch::autograd::impl::gradient_edge(tensor)
+            : torch::autograd::Edge());
   }
+  return edges;
+}
+
+std::vector<std::string> names_of(const Call& call) {
   std::vector<std::string> names;
   for (size_t i = 0; i < call.tensors.size(); ++i) {
     names.push_back("argument " + std::to_string(i));
@@ -192,18 +130,107 @@ std::vector<std::string> names_of(const Call& call) {
   return names;
 }
 
-} // namespace
-
-capture::FindWatched CallSite::Impl::finder(
-    std::shared_ptr<const Snapshot> state) const {
+capture::FindWatched finder(std::shared_ptr<const Snapshot> state) {
   return
       [state = std::move(state)](
           const at::Tensor& tensor) -> std::optional<capture::WatchedTensor> {
         if (auto place = state->find(tensor)) {
           return capture::WatchedTensor{tensor, place->role, place->path};
         }
-        return std::nullopt;
+        if (!capture::is_recordable(tensor)) {
+          return std::nullopt;
+        }
+        auto same = state->find_memory(tensor);
+        if (!same) {
+          return std::nullopt;
+        }
+        auto& [watched, place] = *same;
+        return capture::WatchedTensor{
+            std::move(watched), place.role, std::move(place.path)};
       };
+}
+
+} // namespace
+
+// A call that is being traced.
+struct Tracing {
+  Tracing(const Call& traced, const Signature& signature);
+
+  /// What happened during the call that another thread may have done, so that
+  /// it is worth while to look again; empty if nothing.
+  std::string disturbance(const Signature& signature) const;
+  /// The arguments to which the call has given another history. Completes
+  /// `edges` by those of plain leaves.
+  std::vector<int32_t> find_rewritten(const Signature& signature);
+
+  const Call& call;
+  const uint64_t first_sequence_number;
+  std::vector<torch::autograd::Edge> edges; ///< Of the arguments, at its start.
+  CallObjects objects;
+  std::unique_ptr<capture::Recorder> recorder;
+
+ private:
+  bool can_rewrite(const Signature& signature, size_t i) const;
+};
+
+Tracing::Tracing(const Call& traced, const Signature& signature)
+    : call(traced),
+      first_sequence_number(at::sequence_number::peek()),
+      edges(edges_before(call)),
+      objects(call, names_of(call), *signature.state),
+      recorder(std::make_unique<capture::Recorder>(
+          call.tensors,
+          names_of(call),
+          finder(signature.state))) {}
+
+std::string Tracing::disturbance(const Signature& signature) const {
+  if (recorder->memory_touched_elsewhere()) {
+    return std::string(capture::kRawAccess) + ", by a thread";
+  }
+  if (recorder->generator_touched()) {
+    return "random numbers were drawn or seeded outside of tensor ops";
+  }
+  for (auto change :
+       {objects.change(), objects.unrecorded_write(recorder->trace())}) {
+    if (!change.empty()) {
+      return change;
+    }
+  }
+  return state_change(signature);
+}
+
+// True iff the call gave argument `i` a history that a plan can give it, too:
+// it is no view, whose base would get one, and nothing else lives in its
+// memory.
+bool Tracing::can_rewrite(const Signature& signature, size_t i) const {
+  const auto& tensor = call.tensors[i];
+  if (tensor.is_view() || signature.arguments.aliased() ||
+      tensor.grad_fn() == nullptr ||
+      tensor.grad_fn()->sequence_nr() < first_sequence_number) {
+    return false;
+  }
+  return std::none_of(
+      call.tensors.begin(),
+      call.tensors.begin() + static_cast<ptrdiff_t>(i),
+      [&](const at::Tensor& other) { return other.is_same(tensor); });
+}
+
+std::vector<int32_t> Tracing::find_rewritten(const Signature& signature) {
+  std::vector<int32_t> rewritten;
+  for (size_t i = 0; i < edges.size(); ++i) {
+    const auto& tensor = call.tensors[i];
+    if (edges[i].is_valid() &&
+        !(torch::autograd::impl::gradient_edge(tensor) == edges[i])) {
+      if (!can_rewrite(signature, i)) {
+        recorder->fail("the call changes the history of an argument");
+      }
+      rewritten.push_back(static_cast<int32_t>(i));
+    }
+    if (tensor.defined() && tensor.requires_grad() && has_late_edge(tensor)) {
+      edges[i] = torch::autograd::impl::gradient_edge(tensor);
+    }
+  }
+  return rewritten;
 }
 
 // Fails the recorder if the call has left something changed that a program
@@ -222,7 +249,7 @@ void CallSite::Impl::check_effects(
   }
 }
 
-Outcome CallSite::Impl::trace(
+Result CallSite::Impl::trace(
     const std::shared_ptr<Signature>& signature,
     const Call& call,
     UserCode code) {
@@ -241,21 +268,16 @@ Outcome CallSite::Impl::trace(
     }
   }
   if (!paused.empty()) {
-    return run_eager(call, code, paused);
+    return run_eager(call, code, paused, /*passing=*/true);
   }
   counters.bump(base::Counter::kTraces);
-  const auto first_sequence_number = at::sequence_number::peek();
-  auto edges = edges_before(call);
-  auto names = names_of(call);
-  const CallObjects objects(call, names, *signature->state);
-  auto recorder = std::make_unique<capture::Recorder>(
-      call.tensors, std::move(names), finder(signature->state));
+  Tracing tracing(call, *signature);
   Result result;
   {
     const Stopwatch stopwatch(costs, Cost::kTraces);
     const CaptureModes modes;
-    const capture::InterceptScope scope(*recorder);
-    recorder->resume();
+    const capture::InterceptScope scope(*tracing.recorder);
+    tracing.recorder->resume();
     try {
       result = code(call.tensors);
     } catch (...) { // It is the user's.
@@ -270,32 +292,33 @@ Outcome CallSite::Impl::trace(
         "'",
         name,
         "' was traced: ",
-        recorder->trace().graph.ops.size(),
+        tracing.recorder->trace().graph.ops.size(),
         " operators in ",
         stopwatch.milliseconds(),
         " ms");
   }
-  recorder->pause();
-  if (recorder->failed()) {
-    if (!loosened(signature, call, recorder->trace().unsupported)) {
-      give_up(*signature, recorder->trace().unsupported);
-    }
-    return result;
-  }
-  auto why = disturbance(*recorder, objects);
-  if (why.empty()) {
-    why = state_change(*signature);
-  }
+  tracing.recorder->pause();
+  finish_trace(signature, call, tracing, result);
+  return result;
+}
+
+void CallSite::Impl::finish_trace(
+    const std::shared_ptr<Signature>& signature,
+    const Call& call,
+    Tracing& tracing,
+    const Result& result) {
+  auto& recorder = *tracing.recorder;
+  const auto& unsupported = recorder.trace().unsupported;
+  const auto why = unsupported.empty() ? tracing.disturbance(*signature) : "";
   if (!why.empty()) {
     if (!loosened(signature, call, why)) {
       disturbed(*signature, why);
     }
-    return result;
+    return;
   }
-  check_effects(*signature, call, *recorder);
+  check_effects(*signature, call, recorder);
   auto plan = std::make_shared<Plan>();
-  plan->rewritten =
-      find_rewritten(*signature, call, first_sequence_number, edges, *recorder);
+  plan->rewritten = tracing.find_rewritten(*signature);
   plan->name = name;
   plan->result_structure = result.structure;
   plan->prototype = result.prototype;
@@ -303,59 +326,77 @@ Outcome CallSite::Impl::trace(
   for (const auto argument : plan->rewritten) {
     results.push_back(call.tensors[static_cast<size_t>(argument)]);
   }
-  if (!recorder->failed()) {
-    plan_results(*plan, results, call, *recorder);
+  if (unsupported.empty()) {
+    plan_results(*plan, results, call, recorder);
   }
-  auto& captured = recorder->trace();
-  if (recorder->failed()) {
-    if (!loosened(signature, call, captured.unsupported)) {
-      give_up(*signature, captured.unsupported);
+  if (!unsupported.empty()) {
+    if (!loosened(signature, call, unsupported)) {
+      give_up(*signature, unsupported);
     }
-    return result;
+    return;
   }
-  auto& values = plan->result_values;
   for (const auto& tensor : results) {
-    values.push_back(tensor.defined() ? recorder->resolve(tensor) : kNoValue);
+    plan->result_values.push_back(
+        tensor.defined() ? recorder.resolve(tensor) : kNoValue);
   }
-  std::shared_ptr<capture::BackwardRecord> record;
-  // Not only in grad mode: the code may switch it on.
-  if (!c10::InferenceMode::is_enabled()) {
-    const std::weak_ptr<Impl> weak = weak_from_this();
-    const std::weak_ptr<Signature> weak_signature = signature;
-    record = capture::BackwardRecord::begin(
-        recorder,
-        {plan->results, results, call.tensors, edges, first_sequence_number},
-        plan->autograd,
-        [weak, weak_signature, plan](capture::BackwardRecord& done) {
-          const auto self = weak.lock();
-          const auto of = weak_signature.lock();
-          if (self && of) {
-            self->finish_backward(of, *plan, done);
-          }
-        });
+  if (waits_for_backward(signature, tracing, plan, results)) {
+    return;
   }
-  if (record) {
-    plan->differentiable = true;
-    const std::scoped_lock lock(signature->mutex);
-    signature->waiting = std::move(record);
-    signature->traced = plan;
-    signature->calls_while_waiting = 0;
-    signature->tier = Tier::kWaiting;
-    return result;
+  if (!unsupported.empty()) {
+    give_up(*signature, unsupported);
+    return;
   }
-  if (recorder->failed()) {
-    give_up(*signature, recorder->trace().unsupported);
-    return result;
-  }
-  for (const auto value : recorder->ledger().alive_values()) {
-    if (!lives_in_result(captured, value, values)) {
-      give_up(*signature, escape_reason(captured, value));
-      return result;
+  for (const auto value : recorder.ledger().alive_values()) {
+    if (!lives_in_result(recorder.trace(), value, plan->result_values)) {
+      give_up(*signature, escape_reason(recorder.trace(), value));
+      return;
     }
   }
-  capture::end_forward(captured);
-  compile(signature, plan, std::move(captured));
-  return result;
+  capture::end_forward(recorder.trace());
+  compile(*signature, plan, std::move(recorder.trace()), /*proved=*/false);
+}
+
+// True iff a backward through the results may come, which will be recorded. The
+// recorder may have failed otherwise.
+bool CallSite::Impl::waits_for_backward(
+    const std::shared_ptr<Signature>& signature,
+    Tracing& tracing,
+    const std::shared_ptr<Plan>& plan,
+    const std::vector<at::Tensor>& results) {
+  // Not only in grad mode: the code may switch it on.
+  if (c10::InferenceMode::is_enabled()) {
+    return false;
+  }
+  for (const auto argument : plan->rewritten) {
+    tracing.recorder->let_go_of_argument(argument);
+  }
+  const std::weak_ptr<Impl> weak = weak_from_this();
+  const std::weak_ptr<Signature> weak_signature = signature;
+  auto record = capture::BackwardRecord::begin(
+      tracing.recorder,
+      {plan->results,
+       results,
+       tracing.call.tensors,
+       tracing.edges,
+       tracing.first_sequence_number},
+      plan->autograd,
+      [weak, weak_signature, plan](capture::BackwardRecord& done) {
+        const auto self = weak.lock();
+        const auto of = weak_signature.lock();
+        if (self && of) {
+          self->finish_backward(of, *plan, done);
+        }
+      });
+  if (!record) {
+    return false;
+  }
+  plan->differentiable = true;
+  const std::scoped_lock lock(signature->mutex);
+  signature->waiting = std::move(record);
+  signature->traced = plan;
+  signature->calls_while_waiting = 0;
+  go_to(*signature, Tier::kWaiting);
+  return true;
 }
 
 // The end of a shadowed call that went another way than its trace: everything
@@ -430,7 +471,7 @@ std::string CallSite::Impl::kept_shadow(
   return alive.empty() ? "" : escape_reason(trace, alive.front());
 }
 
-Outcome CallSite::Impl::shadow(
+Result CallSite::Impl::shadow(
     const std::shared_ptr<Signature>& signature,
     const Call& call,
     UserCode code,
@@ -487,15 +528,17 @@ Outcome CallSite::Impl::shadow(
       auto tensor = input_tensor(*plan, input, call.tensors);
       written.emplace_back(tensor, tensor.detach().clone());
     }
-    run.materialise(kept);
     {
-      const at::AutoDispatchBelowADInplaceOrView below;
-      for (auto& [tensor, content] : written) {
-        tensor.copy_(content);
-      }
+      const auto put_back = c10::make_scope_exit([&] {
+        const at::AutoDispatchBelowADInplaceOrView below;
+        for (auto& [tensor, content] : written) {
+          tensor.copy_(content);
+        }
+        generator.restore();
+        run.restore();
+      });
+      run.materialise(kept);
     }
-    generator.restore();
-    run.restore();
     stopwatch.reset();
     auto outcome = run_plan_of(signature, plan, call, code, make_rerun);
     give_up(*signature, kept);
@@ -507,7 +550,7 @@ Outcome CallSite::Impl::shadow(
   TEMPER_LOG(kShadow, "'", name, "' matched its trace: admitted");
   {
     const std::scoped_lock lock(signature->mutex);
-    // Another thread may have brought another plan.
+    // Another thread may have brought another plan, or given up.
     if (signature->plan.load() == plan && signature->tier == Tier::kReady) {
       signature->proved = true;
       signature->tier = Tier::kAdmitted;

@@ -79,14 +79,20 @@ bool is_changed_for_a_rerun(const capture::Trace& trace, int32_t input) {
 
 } // namespace
 
+void go_to(Signature& signature, Tier tier) {
+  if (signature.tier != Tier::kEager) {
+    signature.tier.store(tier, std::memory_order_release);
+  }
+}
+
 void CallSite::Impl::give_up(Signature& signature, const std::string& reason) {
   {
     const std::scoped_lock lock(signature.mutex);
     signature.reason = reason;
     signature.waiting.reset();
     signature.traced.reset();
+    signature.tier.store(Tier::kEager, std::memory_order_release);
   }
-  signature.tier.store(Tier::kEager, std::memory_order_release);
   TEMPER_LOG(kEager, "'", name, "' runs eagerly: ", reason);
 }
 
@@ -99,7 +105,7 @@ void CallSite::Impl::disturbed(
   signature.proved = false;
   const auto doublings = std::min(signature.disturbances++, kMostDoublings);
   signature.pause = (int64_t{1} << doublings) - 1;
-  signature.tier.store(Tier::kNew, std::memory_order_release);
+  go_to(signature, Tier::kNew);
   TEMPER_LOG(
       kEager,
       "'",
@@ -120,147 +126,156 @@ bool CallSite::Impl::loosened(
   {
     const std::scoped_lock lock(signature->mutex); // Another call may have it.
     signature->reason = reason;
+    signature->tier.store(Tier::kEager, std::memory_order_release);
   }
-  signature->tier.store(Tier::kEager, std::memory_order_release);
   const std::scoped_lock lock(mutex);
   loosen(signature, call, reason);
   return true;
 }
 
 void CallSite::Impl::retry(Signature& signature, const std::string& reason) {
-  int retries = 0;
   {
     const std::scoped_lock lock(signature.mutex);
-    retries = ++signature.retries;
     signature.proved = false;
+    if (++signature.retries < kMaxRetries) {
+      go_to(signature, Tier::kNew);
+      return;
+    }
   }
-  if (retries >= kMaxRetries) {
-    give_up(signature, reason);
-    return;
-  }
-  signature.tier.store(Tier::kNew, std::memory_order_release);
+  give_up(signature, reason);
 }
 
-void CallSite::Impl::compile(
-    const std::shared_ptr<Signature>& signature,
-    std::shared_ptr<Plan> plan,
-    capture::Trace trace) {
+bool CallSite::Impl::admits_graph(const base::Hash128& skeleton) {
+  const std::scoped_lock lock(mutex);
+  if (graphs.contains(skeleton)) {
+    return true;
+  }
+  if (static_cast<int64_t>(graphs.size()) < options.max_graphs) {
+    graphs.insert(skeleton);
+    return true;
+  }
+  if (!said_limit) {
+    said_limit = true;
+    base::warn(c10::str(
+        "'",
+        name,
+        "' has reached its limit of ",
+        options.max_graphs,
+        " graphs; calls that need others run eagerly. Raise it with "
+        "CompileOptions().max_graphs(n)."));
+  }
+  return false;
+}
+
+std::string CallSite::Impl::complete(Plan& plan, capture::Trace trace) {
   std::string backend;
   codegen::BackendOptions backend_options;
-  int64_t max_graphs = 0;
   {
     const std::scoped_lock lock(mutex);
     backend = options.backend;
     backend_options.numerics = options.numerics;
-    max_graphs = options.max_graphs;
   }
   if (backend == "eager") {
-    give_up(*signature, "the backend is \"eager\": graphs are only recorded");
-    return;
+    return "the backend is \"eager\": graphs are only recorded";
   }
   auto& graph = trace.graph;
-  plan->forward_inputs.clear();
+  plan.forward_inputs.clear();
   for (size_t i = 0; i < graph.inputs.size(); ++i) {
     if (graph.inputs[i].role != graph::Role::kTangent) {
-      plan->forward_inputs.push_back(static_cast<int32_t>(i));
+      plan.forward_inputs.push_back(static_cast<int32_t>(i));
     }
   }
-  plan->mutated.clear();
-  plan->versioned.clear();
-  plan->changed_for_a_rerun.clear();
+  plan.mutated.clear();
+  plan.versioned.clear();
+  plan.changed_for_a_rerun.clear();
   for (const auto& mutation : graph.mutations) {
-    plan->mutated.push_back(mutation.input);
+    plan.mutated.push_back(mutation.input);
     if (is_changed_for_a_rerun(trace, mutation.input)) {
-      plan->changed_for_a_rerun.push_back(mutation.input);
+      plan.changed_for_a_rerun.push_back(mutation.input);
     }
   }
   for (size_t i = 0; i < trace.bindings.size(); ++i) {
     if (trace.bindings[i].version_steps > 0) {
-      plan->versioned.push_back(static_cast<int32_t>(i));
+      plan.versioned.push_back(static_cast<int32_t>(i));
     }
   }
   auto skeleton = graph::skeleton(graph);
-  bool over_limit = false;
-  {
-    const std::scoped_lock lock(mutex);
-    if (!graphs.contains(skeleton.hash)) {
-      if (static_cast<int64_t>(graphs.size()) >= max_graphs) {
-        if (!said_limit) {
-          said_limit = true;
-          base::warn(c10::str(
-              "'",
-              name,
-              "' has reached its limit of ",
-              max_graphs,
-              " graphs; calls that need others run eagerly. Raise it with "
-              "CompileOptions().max_graphs(n)."));
+  if (!admits_graph(skeleton.hash)) {
+    return "limit of graphs reached";
+  }
+  // All that the artifact depends on.
+  const auto variant =
+      c10::str(backend, '/', codegen::name_of(backend_options.numerics));
+  plan.artifact =
+      runtime::default_store().get(skeleton, variant, [&](bool is_new) {
+        const auto make = codegen::find_backend(backend);
+        TEMPER_CHECK(
+            static_cast<bool>(make), "there is no backend \"", backend, "\"");
+        if (is_new) {
+          counters.bump(base::Counter::kGraphs);
         }
-        over_limit = true;
-      }
-      if (!over_limit) {
-        graphs.insert(skeleton.hash);
-      }
-    }
-  }
-  if (over_limit) {
-    give_up(*signature, "limit of graphs reached");
-    return;
-  }
-  try {
-    // All that the artifact depends on.
-    const auto variant =
-        c10::str(backend, '/', codegen::name_of(backend_options.numerics));
-    plan->artifact =
-        runtime::default_store().get(skeleton, variant, [&](bool is_new) {
-          const auto make = codegen::find_backend(backend);
-          TEMPER_CHECK(
-              static_cast<bool>(make), "there is no backend \"", backend, "\"");
-          if (is_new) {
-            counters.bump(base::Counter::kGraphs);
-          }
-          counters.bump(base::Counter::kCompiles);
-          const Stopwatch stopwatch(costs, Cost::kCompiles);
-          return make(graph, backend_options);
-        });
-  } catch (const passes::Unsupported& why) {
-    give_up(*signature, why.what());
-    return;
-  } catch (const std::exception& error) {
-    // The user's call, or backward, has its eager result: it goes on.
-    base::warn(c10::str(
-        "'",
-        name,
-        "' could not be compiled and runs eagerly; please report this: ",
-        error.what()));
-    give_up(*signature, "an internal error while compiling");
-    return;
-  }
-  plan->can_rerun = plan->mutated.empty() &&
+        counters.bump(base::Counter::kCompiles);
+        const Stopwatch stopwatch(costs, Cost::kCompiles);
+        return make(graph, backend_options);
+      });
+  plan.can_rerun = plan.mutated.empty() &&
       std::none_of(graph.ops.begin(),
                    graph.ops.begin() + graph.num_forward_ops,
                    [](const graph::Op& op) { return ops::info(op.op).impure; });
-  plan->slots = std::move(skeleton.slots);
-  plan->views.clear();
-  for (size_t i = 0; i < plan->results.size(); ++i) {
-    if (!plan->results[i].chain.empty()) {
-      plan->views.push_back(i);
+  plan.slots = std::move(skeleton.slots);
+  plan.views.clear();
+  for (size_t i = 0; i < plan.results.size(); ++i) {
+    if (!plan.results[i].chain.empty()) {
+      plan.views.push_back(i);
     }
   }
   std::stable_sort(
-      plan->views.begin(), plan->views.end(), [&](size_t a, size_t b) {
-        return plan->results[a].chain.back().op <
-            plan->results[b].chain.back().op;
+      plan.views.begin(), plan.views.end(), [&](size_t a, size_t b) {
+        return plan.results[a].chain.back().op <
+            plan.results[b].chain.back().op;
       });
-  if (plan->differentiable) {
-    plan->chain =
-        make_chain(graph, plan->autograd, plan->backwards, *plan->artifact);
+  if (plan.differentiable) {
+    plan.chain =
+        make_chain(graph, plan.autograd, plan.backwards, *plan.artifact);
   }
-  plan->trace = std::make_shared<const capture::Trace>(std::move(trace));
-  signature->plan.store(std::move(plan));
-  const std::scoped_lock lock(signature->mutex);
-  signature->tier.store(
-      signature->proved ? Tier::kAdmitted : Tier::kReady,
-      std::memory_order_release);
+  plan.trace = std::make_shared<const capture::Trace>(std::move(trace));
+  return "";
+}
+
+void CallSite::Impl::compile_failed(
+    Signature& signature,
+    const std::exception& error) {
+  base::warn(c10::str(
+      "'",
+      name,
+      "' could not be compiled and runs eagerly; please report this: ",
+      error.what()));
+  give_up(signature, "an internal error while compiling");
+}
+
+void CallSite::Impl::compile(
+    Signature& signature,
+    std::shared_ptr<Plan> plan,
+    capture::Trace trace,
+    bool proved) {
+  std::string reason;
+  try {
+    reason = complete(*plan, std::move(trace));
+  } catch (const passes::Unsupported& why) {
+    reason = why.what();
+  } catch (const std::exception& error) {
+    // The user's call, or backward, has its eager result: it goes on.
+    compile_failed(signature, error);
+    return;
+  }
+  if (!reason.empty()) {
+    give_up(signature, reason);
+    return;
+  }
+  const std::scoped_lock lock(signature.mutex);
+  signature.plan.store(std::move(plan));
+  signature.proved = proved;
+  go_to(signature, proved ? Tier::kAdmitted : Tier::kReady);
 }
 
 void CallSite::Impl::finish_backward(
@@ -280,6 +295,7 @@ void CallSite::Impl::finish_backward(
         capture::same_forward(*before->trace, record.trace());
     const auto& known =
         extends ? before->backwards : std::vector<capture::RecordedBackward>();
+    bool proved = false;
     const bool is_known =
         std::any_of(known.begin(), known.end(), [&](const auto& other) {
           return other.pattern == backward.pattern;
@@ -299,10 +315,10 @@ void CallSite::Impl::finish_backward(
       signature->waiting.reset();
       signature->traced.reset();
       if (is_known) {
-        signature->tier = signature->proved ? Tier::kAdmitted : Tier::kReady;
+        go_to(*signature, signature->proved ? Tier::kAdmitted : Tier::kReady);
         return;
       }
-      signature->proved = signature->proved && extends;
+      proved = signature->proved && extends;
       signature->wants_backward = false;
       signature->traces_for_backward = 0;
     }
@@ -324,18 +340,13 @@ void CallSite::Impl::finish_backward(
         "': its backward was recorded: ",
         trace.graph.ops.size() - first_op,
         " operators");
-    if (backward.user_code && !prove_backward(*signature, record, trace)) {
+    if (backward.user_code && !prove_backward(*signature, record)) {
       return;
     }
     plan->backwards.push_back(std::move(backward));
-    compile(signature, std::move(plan), std::move(trace));
+    compile(*signature, std::move(plan), std::move(trace), proved);
   } catch (const std::exception& error) {
-    base::warn(c10::str(
-        "'",
-        name,
-        "' could not be compiled and runs eagerly; please report this: ",
-        error.what()));
-    give_up(*signature, "an internal error while compiling");
+    compile_failed(*signature, error);
   }
 }
 
@@ -344,8 +355,11 @@ void CallSite::Impl::finish_backward(
 // recorded in two calls; in one the data would be the same.
 bool CallSite::Impl::prove_backward(
     Signature& signature,
-    const capture::BackwardRecord& record,
-    const capture::Trace& trace) {
+    const capture::BackwardRecord& record) {
+  // Alone: which others the plan has makes no difference.
+  auto trace = capture::forward_part(record.trace());
+  auto backward = record.last();
+  TEMPER_INTERNAL(capture::append_backward(trace, record.trace(), backward));
   const auto call = record.weak_from_this();
   const auto& pattern = record.last().pattern;
   {
@@ -367,11 +381,11 @@ bool CallSite::Impl::prove_backward(
       }
       known->differed += known->trace ? 1 : 0;
       known->call = call;
-      known->trace = std::make_shared<const capture::Trace>(trace);
+      known->trace = std::make_shared<const capture::Trace>(std::move(trace));
     }
     if (known->differed < kMaxRetries) {
       signature.wants_backward = true;
-      signature.tier.store(Tier::kNew, std::memory_order_release);
+      go_to(signature, Tier::kNew);
       return false;
     }
   }
@@ -382,26 +396,31 @@ bool CallSite::Impl::prove_backward(
 }
 
 void CallSite::Impl::report_backward(
-    const std::shared_ptr<Signature>& signature,
+    Signature& signature,
+    const Plan& plan,
     const std::string& reason) {
   counters.bump_eager(
       reason.empty() ? "a backward of a kind not seen before" : reason);
   if (!reason.empty()) {
-    give_up(*signature, reason);
+    give_up(signature, reason);
     return;
   }
   {
-    const std::scoped_lock lock(signature->mutex);
-    if (++signature->unknown_backwards <= kMaxUnknownBackwards) {
-      signature->wants_backward = true;
-      if (signature->tier != Tier::kWaiting &&
-          signature->tier != Tier::kEager) {
-        signature->tier.store(Tier::kNew, std::memory_order_release);
+    const std::scoped_lock lock(signature.mutex);
+    // Of many calls before one backward (an unrolled cell) each comes here: the
+    // first one counts.
+    if (signature.wants_backward || signature.plan.load().get() != &plan) {
+      return;
+    }
+    if (++signature.unknown_backwards <= kMaxUnknownBackwards) {
+      signature.wants_backward = true;
+      if (signature.tier != Tier::kWaiting) {
+        go_to(signature, Tier::kNew);
       }
       return;
     }
   }
-  give_up(*signature, kUnlikeBackwards);
+  give_up(signature, kUnlikeBackwards);
 }
 
 } // namespace temper::dispatch

@@ -82,9 +82,12 @@ struct Signature {
   int retries = 0; ///< Traces and shadow runs that came to nothing.
   int disturbances = 0; ///< Those that another thread may have disturbed.
   int64_t pause = 0; ///< Calls to run eagerly before the next trace.
-  int unknown_backwards = 0;
+  int unknown_backwards = 0; ///< After which one more was looked for.
   int traces_for_backward = 0; ///< That did not bring the wanted one.
 };
+
+/// Sets the tier, unless somebody has given up. Under the signature's mutex.
+void go_to(Signature& signature, Tier tier);
 
 /// Signatures by the state they share. Immutable.
 struct Index {
@@ -100,36 +103,49 @@ struct Index {
 /// How the reason begins of calls that change the state they are guarded by.
 constexpr std::string_view kChangesState = "the call changes watched state: ";
 
+struct Tracing;
+
 struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
   Impl(
       std::string site_name,
       SiteOptions site_options,
       std::function<void(Watch&)> build);
 
-  Outcome call(const Call& call, UserCode code, MakeRerun make_rerun);
+  Result call(const Call& call, UserCode code, MakeRerun make_rerun);
 
   // The tiers.
   /// `passing`: it will be compiled later, so `fullgraph` does not object.
-  Outcome run_eager(
+  Result run_eager(
       const Call& call,
       UserCode code,
       const std::string& reason,
       bool passing = false);
-  Outcome run_plan_of(
+  Result run_plan_of(
       const std::shared_ptr<Signature>& signature,
       const std::shared_ptr<const Plan>& plan,
       const Call& call,
       UserCode code,
       MakeRerun make_rerun);
-  Outcome trace(
+  Result trace(
       const std::shared_ptr<Signature>& signature,
       const Call& call,
       UserCode code);
+  /// The code has returned: plans the calls after it, or says why not.
+  void finish_trace(
+      const std::shared_ptr<Signature>& signature,
+      const Call& call,
+      Tracing& tracing,
+      const Result& result);
+  bool waits_for_backward(
+      const std::shared_ptr<Signature>& signature,
+      Tracing& tracing,
+      const std::shared_ptr<Plan>& plan,
+      const std::vector<at::Tensor>& results);
   void check_effects(
       const Signature& signature,
       const Call& call,
       capture::Recorder& recorder) const;
-  Outcome shadow(
+  Result shadow(
       const std::shared_ptr<Signature>& signature,
       const Call& call,
       UserCode code,
@@ -169,10 +185,9 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
       const std::shared_ptr<Signature>& signature,
       const Call& call,
       const std::string& reason);
-  capture::FindWatched finder(std::shared_ptr<const Snapshot> state) const;
 
   /// A call whose traced backward may still come.
-  Outcome call_while_waiting(
+  Result call_while_waiting(
       const std::shared_ptr<Signature>& signature,
       const Call& call,
       UserCode code,
@@ -183,11 +198,19 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
       const std::shared_ptr<Signature>& signature,
       const Plan& traced,
       capture::BackwardRecord& record);
-  /// Compiles and sets the tier; notes a reason if it can't be done.
+  /// Compiles and sets the tier; notes a reason if it can't be done. `proved`:
+  /// a shadowed call has matched this forward.
   void compile(
-      const std::shared_ptr<Signature>& signature,
+      Signature& signature,
       std::shared_ptr<Plan> plan,
-      capture::Trace trace);
+      capture::Trace trace,
+      bool proved);
+  /// Fills what a plan needs to run. The reason why not, if it can't.
+  std::string complete(Plan& plan, capture::Trace trace);
+  /// True iff the site may have this graph, too.
+  bool admits_graph(const base::Hash128& skeleton);
+  /// Something threw that should not: the user's call or backward goes on.
+  void compile_failed(Signature& signature, const std::exception& error);
   /// Makes the signature eager, for good; the reason goes to logs and explain.
   void give_up(Signature& signature, const std::string& reason);
   /// Traces again, each time after twice as many calls: perhaps it was another
@@ -195,14 +218,15 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
   void disturbed(Signature& signature, const std::string& reason);
   /// `give_up`, but only after it has happened several times.
   void retry(Signature& signature, const std::string& reason);
-  /// True iff the backward that `record` has ended, the last one of `trace`,
-  /// was recorded before in another call, just so; else it is looked for again.
+  /// True iff the backward that `record` has ended was recorded before in
+  /// another call, just so; else it is looked for again.
   bool prove_backward(
       Signature& signature,
-      const capture::BackwardRecord& record,
-      const capture::Trace& trace);
+      const capture::BackwardRecord& record);
+  /// A backward came that `plan`, by which its call ran, does not know.
   void report_backward(
-      const std::shared_ptr<Signature>& signature,
+      Signature& signature,
+      const Plan& plan,
       const std::string& reason);
 
   const std::string name;

@@ -78,11 +78,12 @@ class Snapshot {
   virtual const std::string& unguardable() const = 0;
   /// Where this very TensorImpl is reachable, if it is.
   virtual std::optional<Place> find(const at::Tensor& tensor) const = 0;
+  /// The tensor that looks at the memory of `tensor`, a strided one, in the
+  /// same way (`.data()` is such a copy), and where it is.
+  virtual std::optional<std::pair<at::Tensor, Place>> find_memory(
+      const at::Tensor& tensor) const = 0;
   /// True iff a tensor of it is gone: it can never match again.
   virtual bool is_gone() const = 0;
-  /// A hash of the bytes and metadata; equal states have equal hashes (used to
-  /// find a signature among many).
-  virtual uint64_t hash() const = 0;
   /// All tensors reachable, each once: parameters, buffers, fields. A snapshot
   /// does not keep tensors alive; those that are gone are left out.
   virtual std::vector<std::pair<at::Tensor, Place>> tensors() const = 0;

@@ -7,7 +7,6 @@
 #include <cstring>
 
 #include "base/error.h"
-#include "base/hash.h"
 #include "base/thread_object.h"
 
 namespace temper::dispatch {
@@ -164,7 +163,6 @@ void State::seal() {
     sharing_.push_back(by_storage_->insert(tensors_[i].storage, index));
   }
   added_.clear();
-  hash_ = compute_hash();
 }
 
 bool State::same_ranges(size_t first, size_t last) const {
@@ -311,6 +309,30 @@ std::optional<Place> State::find(const at::Tensor& tensor) const {
   return places_[static_cast<size_t>(index)];
 }
 
+std::optional<std::pair<at::Tensor, Place>> State::find_memory(
+    const at::Tensor& tensor) const {
+  const auto* storage = tensor.storage().unsafeGetStorageImpl();
+  const int32_t first = first_in_storage(storage);
+  for (auto i = static_cast<size_t>(first); first >= 0 && i < tensors_.size();
+       ++i) {
+    if (sharing_[i] != first) {
+      continue;
+    }
+    at::Tensor watched(weak_tensors_[i].lock());
+    if (watched.defined() && watched.has_storage() &&
+        watched.storage().unsafeGetStorageImpl() == storage &&
+        watched.storage_offset() == tensor.storage_offset() &&
+        watched.sizes() == tensor.sizes() &&
+        watched.strides() == tensor.strides() &&
+        watched.scalar_type() == tensor.scalar_type() &&
+        watched.is_conj() == tensor.is_conj() &&
+        watched.is_neg() == tensor.is_neg()) {
+      return std::pair(std::move(watched), places_[i]);
+    }
+  }
+  return std::nullopt;
+}
+
 std::vector<std::pair<at::Tensor, Place>> State::tensors() const {
   std::vector<std::pair<at::Tensor, Place>> all;
   all.reserve(tensors_.size());
@@ -321,24 +343,6 @@ std::vector<std::pair<at::Tensor, Place>> State::tensors() const {
     }
   }
   return all;
-}
-
-// Storages are left out: a state that has moved to others matches.
-uint64_t State::compute_hash() const {
-  base::Hasher hasher;
-  hasher.add(ranges_.size()).add_bytes(bytes_.data(), bytes_.size());
-  for (const Content& content : contents_) {
-    hasher.add(content.bytes).add(content.tensors.size());
-    for (const c10::TensorImpl* impl : content.tensors) {
-      hasher.add(reinterpret_cast<uintptr_t>(impl));
-    }
-  }
-  hasher.add(tensors_.size());
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    hash_meta(hasher, tensors_[i].meta, dims_.data());
-    hasher.add(tensors_[i].meta.storage_offset).add(sharing_[i]);
-  }
-  return hasher.digest().low;
 }
 
 } // namespace temper::dispatch

@@ -95,10 +95,9 @@ class State final : public Snapshot {
     return unguardable_;
   }
   std::optional<Place> find(const at::Tensor& tensor) const override;
+  std::optional<std::pair<at::Tensor, Place>> find_memory(
+      const at::Tensor& tensor) const override;
   bool is_gone() const override;
-  uint64_t hash() const override {
-    return hash_;
-  }
   std::vector<std::pair<at::Tensor, Place>> tensors() const override;
 
  private:
@@ -130,7 +129,6 @@ class State final : public Snapshot {
   bool same_content(const Content& content) const;
   bool add_unchanged(const State& from, size_t range);
   bool same_sharing() const;
-  uint64_t compute_hash() const;
   std::string range_difference(size_t i) const;
   std::string content_difference(const Content& content) const;
   std::string tensor_difference(size_t i) const;
@@ -158,7 +156,6 @@ class State final : public Snapshot {
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> weak_storages_;
 
   std::string unguardable_;
-  uint64_t hash_ = 0;
 };
 
 } // namespace temper::dispatch

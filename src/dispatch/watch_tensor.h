@@ -10,10 +10,6 @@
 #include <string>
 #include <vector>
 
-namespace temper::base {
-class Hasher;
-}
-
 namespace temper::dispatch {
 
 /// What autograd knows of a tensor, in bits.
@@ -24,6 +20,9 @@ enum AutogradBits : uint32_t {
   kView = 8, ///< A differentiable view,
   kCreationMetaShift = 4, ///< made in this way (4 bits).
   kWrappedNumber = 256,
+  /// How many hooks it has, and ever had (8 bits each): gradients that are
+  /// taken inside a call run them.
+  kHooksShift = 16,
 };
 
 /// `AutogradBits` of a defined tensor. Reads what an eager op would read.
@@ -85,12 +84,6 @@ std::string meta_difference(
     const TensorMeta& now,
     const int64_t* now_dims,
     const std::string& subject);
-
-/// All of it but the storage offset.
-void hash_meta(
-    base::Hasher& hasher,
-    const TensorMeta& meta,
-    const int64_t* dims);
 
 /// The StorageImpl; null if the tensor has none.
 inline const c10::StorageImpl* storage_of(const c10::TensorImpl& impl) {

@@ -2,7 +2,10 @@
 // structure.
 #include "graph/slots.h"
 
+#include <ATen/core/List.h>
 #include <ATen/core/jit_type.h>
+
+#include <utility>
 
 namespace temper::graph {
 
@@ -31,6 +34,40 @@ bool is_slot_argument(const c10::Argument& argument) {
 bool is_slot_value(const c10::IValue& value) {
   return value.isInt() || value.isDouble() || value.isBool() ||
       value.isComplexDouble();
+}
+
+bool is_scalar_list(const c10::Argument& argument) {
+  const c10::Type* type = argument.type().get();
+  while (type->kind() == c10::TypeKind::OptionalType) {
+    type = type->expectRef<c10::OptionalType>().getElementType().get();
+  }
+  return type->kind() == c10::TypeKind::ListType &&
+      type->expectRef<c10::ListType>().getElementType()->kind() ==
+      c10::TypeKind::NumberType;
+}
+
+c10::IValue list_of_slots(
+    const std::vector<c10::IValue>& values,
+    bool scalars) {
+  const auto make = [&](auto list, auto element) {
+    list.reserve(values.size());
+    for (const auto& value : values) {
+      list.push_back(element(value));
+    }
+    return c10::IValue(std::move(list));
+  };
+  if (scalars) {
+    return make(
+        c10::List<at::Scalar>(), [](const auto& v) { return v.toScalar(); });
+  }
+  if (!values.empty() && values[0].isDouble()) {
+    return make(
+        c10::List<double>(), [](const auto& v) { return v.toDouble(); });
+  }
+  if (!values.empty() && values[0].isBool()) {
+    return make(c10::List<bool>(), [](const auto& v) { return v.toBool(); });
+  }
+  return make(c10::List<int64_t>(), [](const auto& v) { return v.toInt(); });
 }
 
 } // namespace temper::graph

@@ -5,6 +5,8 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 
+#include <vector>
+
 namespace temper::graph {
 
 /// True iff what a call passes here is kept out of the skeleton: sizes,
@@ -15,5 +17,13 @@ bool is_slot_argument(const c10::Argument& argument);
 
 /// True iff a slot can have this value: int, double, bool or complex.
 bool is_slot_value(const c10::IValue& value);
+
+/// True iff the argument is a list of scalars of any kind (Scalar[]), for which
+/// a list of ints or doubles is not taken.
+bool is_scalar_list(const c10::Argument& argument);
+
+/// Values of slots as an operator takes them: as scalars, or all of the kind of
+/// the first.
+c10::IValue list_of_slots(const std::vector<c10::IValue>& values, bool scalars);
 
 } // namespace temper::graph

@@ -161,7 +161,7 @@ Values Site::call(const Frame& frame, Code code, MakeRerun make_rerun) {
           std::move(values.prototype)};
     };
   };
-  dispatch::Outcome outcome = impl.site.call(frame.call_, run, make);
+  dispatch::Result outcome = impl.site.call(frame.call_, run, make);
   return {
       std::move(outcome.tensors),
       std::move(outcome.structure),
@@ -196,6 +196,7 @@ void Site::set_options(const CompileOptions& options) {
   if (impl_->options != options) {
     impl_->site.set_options(site_options(options));
     impl_->options = options;
+    impl_->has_unstructured.store(false, std::memory_order_release);
   }
 }
 

@@ -25,7 +25,7 @@ void Codec<c10::Scalar>::flatten(const c10::Scalar& value, Sink& sink) {
   }
   sink.bits(value.type());
   if (value.isComplex()) {
-    detail::flatten(value.toComplexDouble(), sink);
+    detail::flatten_temporary(value.toComplexDouble(), sink);
   } else if (value.isFloatingPoint()) {
     sink.bits(value.toDouble());
   } else if (value.isBoolean()) {
@@ -40,12 +40,12 @@ void Codec<c10::Scalar>::flatten(const c10::Scalar& value, Sink& sink) {
 void Codec<c10::TensorOptions>::flatten(
     const c10::TensorOptions& value,
     Sink& sink) {
-  detail::flatten(value.device_opt(), sink);
-  detail::flatten(value.dtype_opt(), sink);
-  detail::flatten(value.layout_opt(), sink);
-  detail::flatten(value.requires_grad_opt(), sink);
-  detail::flatten(value.pinned_memory_opt(), sink);
-  detail::flatten(value.memory_format_opt(), sink);
+  detail::flatten_temporary(value.device_opt(), sink);
+  detail::flatten_temporary(value.dtype_opt(), sink);
+  detail::flatten_temporary(value.layout_opt(), sink);
+  detail::flatten_temporary(value.requires_grad_opt(), sink);
+  detail::flatten_temporary(value.pinned_memory_opt(), sink);
+  detail::flatten_temporary(value.memory_format_opt(), sink);
 }
 
 namespace {
@@ -65,8 +65,13 @@ enum class Tag : uint8_t {
 };
 
 template <class Items>
-void flatten_items(Tag tag, const Items& items, Sink& sink) {
+void flatten_items(
+    Tag tag,
+    const c10::IValue& value,
+    const Items& items,
+    Sink& sink) {
   sink.bits(tag);
+  sink.text(value.type()->annotation_str());
   sink.size(items.size());
   for (const c10::IValue& item : items) {
     flatten(item, sink);
@@ -96,7 +101,7 @@ void Codec<c10::IValue>::flatten(const c10::IValue& value, Sink& sink) {
     sink.bits(value.toDouble());
   } else if (value.isComplexDouble()) {
     sink.bits(Tag::kComplex);
-    detail::flatten(value.toComplexDouble(), sink);
+    detail::flatten_temporary(value.toComplexDouble(), sink);
   } else if (value.isInt()) {
     sink.bits(Tag::kInt);
     sink.bits(value.toInt());
@@ -108,22 +113,20 @@ void Codec<c10::IValue>::flatten(const c10::IValue& value, Sink& sink) {
     sink.text(value.toStringRef());
   } else if (value.isDevice()) {
     sink.bits(Tag::kDevice);
-    detail::flatten(value.toDevice(), sink);
+    detail::flatten_temporary(value.toDevice(), sink);
   } else if (value.isTuple()) {
     // The type names the fields of a named tuple.
-    sink.text(value.type()->annotation_str());
-    flatten_items(Tag::kTuple, value.toTupleRef().elements(), sink);
+    flatten_items(Tag::kTuple, value, value.toTupleRef().elements(), sink);
   } else if (value.isList()) {
-    sink.text(value.type()->annotation_str());
-    flatten_items(Tag::kList, value.toListRef(), sink);
+    flatten_items(Tag::kList, value, value.toListRef(), sink);
   } else if (value.isGenericDict()) {
-    sink.text(value.type()->annotation_str());
     sink.bits(Tag::kDict);
+    sink.text(value.type()->annotation_str());
     const auto dict = value.toGenericDict();
     sink.size(dict.size());
     for (const auto& entry : dict) {
-      detail::flatten(entry.key(), sink);
-      detail::flatten(entry.value(), sink);
+      detail::flatten_temporary(entry.key(), sink);
+      detail::flatten_temporary(entry.value(), sink);
     }
   } else {
     sink.reject("a TorchScript " + value.tagKind());

@@ -1,5 +1,4 @@
 // Which operators have effects that neither schema nor tags show.
-#include <algorithm>
 #include <array>
 
 #include "ops/op_tables.h"
@@ -7,13 +6,6 @@
 namespace temper::ops::detail {
 
 namespace {
-
-template <size_t N>
-bool contains(
-    const std::array<std::string_view, N>& names,
-    std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 // `inplace_view` tags the in-place views (t_, squeeze_, set_, resize_); these
 // change metadata without it.
@@ -70,13 +62,6 @@ constexpr std::array<std::string_view, 10> kImpure = {
     "temper::expect_layout",
 };
 
-constexpr std::array<std::string_view, 4> kCollectives = {
-    "c10d",
-    "_c10d_functional",
-    "_c10d_functional_autograd",
-    "c10d_functional",
-};
-
 } // namespace
 
 bool changes_metadata(std::string_view name) {
@@ -97,10 +82,6 @@ bool checks_values(std::string_view name) {
 
 bool is_impure(std::string_view name) {
   return contains(kImpure, name);
-}
-
-bool is_collective(std::string_view ns) {
-  return contains(kCollectives, ns);
 }
 
 } // namespace temper::ops::detail

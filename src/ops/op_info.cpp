@@ -102,9 +102,8 @@ OpInfo derive(const c10::OperatorHandle& op) {
   result.absolute_view = detail::is_absolute_view(name);
   result.rng =
       has_generator(schema) || op.hasTag(at::Tag::nondeterministic_seeded);
-  result.collective = detail::is_collective(ns);
   const bool own = ns == "aten" || ns == "prims" || ns == "temper";
-  result.impure = result.collective || !own || detail::is_impure(name);
+  result.impure = !own || detail::is_impure(name); // Collectives, too.
   result.cheap = own && !result.rng && op.hasTag(at::Tag::pointwise);
   result.droppable = !result.impure && !result.rng &&
       (result.alias != Alias::kFresh || ns == "temper" ||

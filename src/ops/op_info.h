@@ -37,7 +37,6 @@ struct OpInfo {
   /// True iff it has effects besides its results and its writes, or may have
   /// (operators from outside LibTorch): never dropped, repeated or moved.
   bool impure = false;
-  bool collective = false; ///< Communicates; implies `impure`.
   /// True iff it is elementwise and costs about as much as reading its
   /// operands.
   bool cheap = false;

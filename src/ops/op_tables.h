@@ -2,11 +2,20 @@
 // "aten::name" and stand for all overloads, or "aten::name.overload".
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <string_view>
 
 #include "ops/op_info.h"
 
 namespace temper::ops::detail {
+
+template <size_t N>
+bool contains(
+    const std::array<std::string_view, N>& names,
+    std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
 
 /// Operators that return a view although their schema promises new memory.
 /// The operand is the first tensor.
@@ -31,8 +40,5 @@ bool checks_values(std::string_view name);
 
 /// Operators of LibTorch with effects that their schema does not show.
 bool is_impure(std::string_view name);
-
-/// Namespaces of collectives.
-bool is_collective(std::string_view ns);
 
 } // namespace temper::ops::detail

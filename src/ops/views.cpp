@@ -1,5 +1,4 @@
 // Which operators share memory with an operand beyond what schemas say.
-#include <algorithm>
 #include <array>
 
 #include "ops/op_tables.h"
@@ -7,13 +6,6 @@
 namespace temper::ops::detail {
 
 namespace {
-
-template <size_t N>
-bool contains(
-    const std::array<std::string_view, N>& names,
-    std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 // The schema says new memory so that autograd treats the result as no view:
 // the operand is a temporary that nobody else sees.

@@ -19,6 +19,7 @@
 #include <map>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
@@ -175,6 +176,7 @@ class Partitioner {
     for_each_backward_use([&](ValueId id) {
       if (in_forward(id)) {
         read_.emplace(root(id), true);
+        read_itself_.insert(id);
         const size_t before = values.size();
         const int32_t v = vertex_of(id);
         if (before != values.size()) {
@@ -248,7 +250,11 @@ class Partitioner {
     const bool was_read = read_.count(root(id)) != 0;
     if (was_read) {
       if (const auto held = held_by_.find(id); held != held_by_.end()) {
-        return {SavedValue::Kind::kInput, held->second, -1};
+        return {
+            SavedValue::Kind::kInput,
+            held->second,
+            -1,
+            !read_itself_.contains(id)};
       }
       if (const auto out = output_of_.find(id); out != output_of_.end()) {
         return {SavedValue::Kind::kOutput, out->second, -1};
@@ -464,6 +470,7 @@ class Partitioner {
   std::unordered_map<ValueId, int32_t> output_of_;
   std::unordered_map<ValueId, int32_t> output_roots_; // root -> output
   std::unordered_map<ValueId, bool> read_; // roots that the backward reads
+  std::unordered_set<ValueId> read_itself_; // and not only views of it
   std::unordered_map<ValueId, int32_t> carried_;
   std::vector<ValueId> carried_values_;
   std::vector<std::unordered_map<ValueId, ValueId>> segment_values_;

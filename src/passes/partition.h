@@ -34,6 +34,7 @@ struct SavedValue {
   Kind kind = Kind::kPrivate;
   int32_t index = 0;
   int32_t shares_output = -1; ///< See runtime::Saved.
+  bool only_views = false; ///< Likewise.
 };
 
 struct SegmentGraph {

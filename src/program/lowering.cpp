@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "graph/slots.h"
 
 namespace temper::program {
 
@@ -25,7 +26,6 @@ class Lowering {
       registers_[static_cast<size_t>(input.value)] = next_++;
     }
     program_.num_inputs = next_;
-    program_.num_objects = static_cast<int32_t>(graph_.objects.size());
     for (const graph::Op& op : graph_.ops) {
       Instruction instruction{op.op, kernel_for(op.op), {}, {}, {}};
       for (size_t i = 0; i < op.operands.size(); ++i) {
@@ -103,6 +103,7 @@ class Lowering {
       case Operand::Kind::kSlotList:
         result.kind = Argument::Kind::kSlotList;
         result.index = operand.slots;
+        result.scalars = graph::is_scalar_list(op.op.schema().arguments()[i]);
         break;
       case Operand::Kind::kObject:
         result.kind = Argument::Kind::kObject;

@@ -35,6 +35,7 @@ struct Argument {
   std::vector<int64_t> ints; ///< The elements, if `constant` is an int list.
   /// A register list's elements may be undefined: the schema says Tensor?[].
   bool optional_elements = false;
+  bool scalars = false; ///< A slot list is a Scalar[]: of several kinds.
 };
 
 struct Instruction;
@@ -57,7 +58,6 @@ struct Instruction {
 /// An immutable program, shared by threads. Runs below autograd.
 struct Program {
   int32_t num_inputs = 0;
-  int32_t num_objects = 0;
   int32_t num_registers = 0;
   std::vector<Instruction> instructions;
   std::vector<Register> outputs; ///< kNoRegister gives an undefined tensor.

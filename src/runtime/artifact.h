@@ -25,6 +25,9 @@ struct Saved {
   /// does to that output changes this value too: eager's version check is due,
   /// so the caller ties their version counters and registers it.
   int32_t shares_output = -1;
+  /// kInput: eager saved views of it only, not the tensor itself. They keep its
+  /// memory where the user exchanges it (`set_data`, `to`).
+  bool only_views = false;
 };
 
 /// One backward segment's program. Its inputs are, in this order:

@@ -25,6 +25,43 @@ void no_grad_call(Trial& run, TwoLayers& net, const torch::Tensor& x) {
   run.note("no grad", net(x));
 }
 
+struct PeekingImpl : temper::Module<PeekingImpl> {
+  torch::Tensor weight, running;
+
+  PeekingImpl() {
+    reset();
+  }
+  void reset() override {
+    weight = register_parameter("weight", torch::randn({3}));
+    running = register_buffer("running", torch::zeros({3}));
+  }
+  torch::Tensor forward(torch::Tensor x) {
+    // Before any operator has met them.
+    auto norm = weight.data().norm();
+    running.detach().add_(x.detach());
+    return x * weight / norm + running.data();
+  }
+};
+TEMPER_MODULE(Peeking);
+
+TEST(CasesA, A5_DataOfAParameterBeforeTheParameter) {
+  const auto report = expect_same([](Trial& run) {
+    Peeking net;
+    run.compile(net);
+    torch::optim::SGD steps(net->parameters(), 0.1);
+    for (int i = 0; i < 6; ++i) {
+      steps.zero_grad();
+      auto y = net(torch::randn({3}));
+      run.note("y", y);
+      y.sum().backward();
+      steps.step();
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 5);
+}
+
 TEST(CasesA, A1_NoGradThenTraining) {
   const auto report = expect_same([](Trial& run) {
     TwoLayers net;

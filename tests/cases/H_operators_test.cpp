@@ -190,6 +190,48 @@ TEST(CasesH, Operators_WithListsAndNumbers) {
           because("temper_cases::both returns something that is no tensor"));
 }
 
+// Lists of scalars of several kinds, as optimizers give them.
+TEST(CasesH, Operators_WithListsOfScalars) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor y) {
+      const std::vector<Tensor> both{x, y};
+      auto sums = at::_foreach_add(both, {1, 2.5});
+      auto products = at::_foreach_mul(sums, {0.5, 3});
+      at::_foreach_mul_(products, {true, 2});
+      return products[0] + products[1];
+    });
+    for (int i = 0; i < 5; ++i) {
+      run.note("y", f(torch::randn({3}), torch::randn({3})));
+    }
+    auto written = run.compile_function([](Tensor x, Tensor y) {
+      at::_foreach_add_({x, y}, {2, c10::complex<double>(0, 1)});
+      return x * 2;
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::randn({3});
+      auto y = torch::randn({3}, torch::kComplexFloat);
+      run.note("z", written(x, y));
+      run.note("x", x);
+      run.note("y", y);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 8);
+}
+
+// A number that a slot can't hold.
+TEST(CasesH, Operators_WithNumbersPastInt64) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function(
+        [](Tensor x) { return x * at::Scalar(uint64_t{1} << 63U); });
+    for (int i = 0; i < 4; ++i) {
+      run.attempt("call", [&] { run.note("y", f(torch::randn({3}))); });
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total,
+      program_calls == 0 && eager == 3 && because("past the range of int64"));
+}
+
 TEST(CasesH, Operators_Composite) {
   const auto report = expect_same([](Trial& run) {
     static const auto composite =

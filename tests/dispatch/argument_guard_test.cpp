@@ -6,6 +6,8 @@
 #include <torch/torch.h>
 
 #include <array>
+#include <regex>
+#include <string>
 
 namespace temper::dispatch {
 namespace {
@@ -38,20 +40,22 @@ class ArgumentGuardTest : public testing::Test {
   // A call like `was` is proved; is `now` such a call?
   void expect_match(const Tensors& was, const Tensors& now) {
     const ArgumentGuard guard(was, *state);
-    EXPECT_TRUE(guard.matches(now, *state))
-        << guard.difference(now, *state, nullptr);
-    EXPECT_EQ(guard.difference(now, *state, nullptr), "");
-    EXPECT_EQ(guard.hash(), ArgumentGuard(now, *state).hash());
+    EXPECT_TRUE(guard.matches(now, *state)) << guard.difference(now, *state);
+    EXPECT_EQ(guard.difference(now, *state), "");
   }
   void expect_mismatch(
       const Tensors& was,
       const Tensors& now,
       const std::string& text) {
     const ArgumentGuard guard(was, *state);
-    const std::vector<std::string> names = {"x", "y", "z"};
     EXPECT_FALSE(guard.matches(now, *state));
-    EXPECT_THAT(guard.difference(now, *state, &names), HasSubstr(text));
-    EXPECT_NE(guard.hash(), ArgumentGuard(now, *state).hash());
+    auto difference = guard.difference(now, *state);
+    for (const char* name : {"x", "y", "z"}) {
+      const auto number = std::to_string(*name - 'x');
+      difference = std::regex_replace(
+          difference, std::regex("argument " + number), name);
+    }
+    EXPECT_THAT(difference, HasSubstr(text));
     expect_match(was, was);
   }
 
@@ -125,15 +129,15 @@ TEST_F(ArgumentGuardTest, OtherKindsOfTensorsMatchEachOtherOnly) {
     EXPECT_TRUE(plain.plain());
     EXPECT_TRUE(guard.matches({sparse}, *state));
     EXPECT_TRUE(guard.matches({nested}, *state));
-    EXPECT_EQ(guard.difference({sparse}, *state, nullptr), "");
+    EXPECT_EQ(guard.difference({sparse}, *state), "");
     EXPECT_FALSE(guard.matches({torch::ones({3, 3})}, *state));
     EXPECT_FALSE(guard.matches({torch::Tensor()}, *state));
     EXPECT_THAT(
-        guard.difference({torch::ones({3, 3})}, *state, nullptr),
+        guard.difference({torch::ones({3, 3})}, *state),
         HasSubstr("argument 0 was a tensor that guards can't describe"));
     EXPECT_FALSE(plain.matches({odd}, *state));
     EXPECT_THAT(
-        plain.difference({odd}, *state, nullptr),
+        plain.difference({odd}, *state),
         HasSubstr("argument 0 is now a tensor that guards can't describe"));
   }
 }

@@ -46,7 +46,7 @@ TEST(CallSite, TellsTheBackendItsNumerics) {
     options.numerics = numerics;
     site.set_options(options);
     for (int i = 0; i < 3; ++i) {
-      const Outcome outcome = site.call(call, code, make_rerun);
+      const Result outcome = site.call(call, code, make_rerun);
       ASSERT_EQ(outcome.tensors.size(), 1U);
       EXPECT_TRUE(outcome.tensors[0].equal(call.tensors[0].asinh().erf()));
     }

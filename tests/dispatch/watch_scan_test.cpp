@@ -385,16 +385,13 @@ TEST(WatchScan, DeclaredFieldsAreWatchedByContent) {
   watched.take();
   EXPECT_EQ(watched.unguardable(), "");
   EXPECT_TRUE(watched.same());
-  const uint64_t hash = watched.then->hash();
   values.reserve(100); // Where the content lies does not matter.
   EXPECT_TRUE(watched.same());
   values[1] = 3;
   EXPECT_FALSE(watched.same());
   EXPECT_EQ(watched.watch.difference(*watched.then), "field 'values' changed");
-  EXPECT_NE(watched.watch.take()->hash(), hash);
   values[1] = 2;
   EXPECT_TRUE(watched.same());
-  EXPECT_EQ(watched.watch.take()->hash(), hash);
   watched.module.after = 5; // Beside it.
   EXPECT_FALSE(watched.same());
   watched.module.after = 2;

@@ -75,12 +75,10 @@ class WatchTest : public testing::Test {
   void expect_change(const std::string& text) {
     EXPECT_FALSE(watch.matches(*then));
     EXPECT_THAT(watch.difference(*then), HasSubstr(text));
-    EXPECT_NE(watch.take()->hash(), then->hash());
   }
   void expect_same() {
     EXPECT_TRUE(watch.matches(*then)) << watch.difference(*then);
     EXPECT_EQ(watch.difference(*then), "");
-    EXPECT_EQ(watch.take()->hash(), then->hash());
   }
 
   std::shared_ptr<NetImpl> net = std::make_shared<NetImpl>();
@@ -143,12 +141,8 @@ TEST_F(WatchTest, FieldsInThePaddingOfModuleAreSeen) {
 TEST_F(WatchTest, TrainingModeIsSeenAtEachModule) {
   net->eval();
   expect_change("'NetImpl' was in training mode");
-  const uint64_t in_eval = watch.take()->hash();
   net->train();
   expect_same();
-  net->eval();
-  EXPECT_EQ(watch.take()->hash(), in_eval);
-  net->train();
   net->dropout->eval();
   expect_change("'dropout' was in training mode");
 }
@@ -462,7 +456,6 @@ TEST(Watch, CoversLibTorchsModules) {
   const auto then = watch.take();
   EXPECT_EQ(then->unguardable(), "");
   EXPECT_TRUE(watch.matches(*then)) << watch.difference(*then);
-  EXPECT_EQ(watch.take()->hash(), then->hash());
   for (const auto& module : all->modules()) {
     EXPECT_NE(module_type(*module), nullptr) << module->name();
   }

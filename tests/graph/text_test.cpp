@@ -195,7 +195,8 @@ TEST(Text, NoCutOrChangedTextDoesWorseThanAnError) {
         changed[random() % changed.size()] = static_cast<char>(random());
       }
       try {
-        print(parse(changed));
+        const auto text_again = print(parse(changed));
+        EXPECT_EQ(print(parse(text_again)), text_again);
       } catch (const Error&) {
         continue;
       }

@@ -284,6 +284,81 @@ TEST(CallTest, ArgumentsByReference) {
   }
 }
 
+// What is taken by value is not lost where the call runs plainly.
+TEST(CallTest, AVariableThatIsGivenTwice) {
+  const auto assign = [](Tensor& out, Tensor b, const Tensor& c) {
+    out = b + c * 2;
+    return c + out; // `c` is `out`.
+  };
+  auto f = temper::compile(assign);
+  for (int i = 0; i < 3; ++i) {
+    auto expected = torch::full({3}, 1.0 + i);
+    auto given = expected.clone();
+    const auto y = assign(expected, torch::ones({3}), expected);
+    EXPECT_TRUE(f(given, torch::ones({3}), given).equal(y));
+    EXPECT_TRUE(given.equal(expected));
+  }
+  EXPECT_EQ(
+      f.counters()
+          .eager_calls["a variable that is taken by reference is given twice"],
+      3);
+}
+
+// An element beside its container, a member beside its struct.
+TEST(CallTest, APartIsGivenBesideItsWhole) {
+  struct Pack {
+    std::vector<Tensor> list;
+    int64_t n = 2;
+  };
+  constexpr const char* kReason =
+      "a variable that is taken by reference is given twice";
+  const auto ones = torch::ones({3});
+  auto vector = temper::compile([](std::vector<Tensor>& v, Tensor& t) {
+    t = t * 2;
+    return v[0] + 1;
+  });
+  auto view = temper::compile([](at::TensorList v, Tensor& t) {
+    t = t * 2;
+    return v[0] + 1;
+  });
+  auto pack = temper::compile([](Pack& p, Tensor& t) {
+    t = t * 2;
+    return p.list[0] + 1;
+  });
+  auto map = temper::compile([](std::map<std::string, Tensor>& m, Tensor& t) {
+    t = t * 2;
+    return m.at("a") + 1;
+  });
+  std::vector<Tensor> v{ones, ones};
+  std::vector<Tensor> w{ones, ones};
+  Pack p{{ones, ones}};
+  std::map<std::string, Tensor> m{{"a", ones}};
+  for (int i = 1; i < 4; ++i) {
+    const auto expected = ones * (1 << i) + 1;
+    EXPECT_TRUE(vector(v, v[0]).equal(expected));
+    EXPECT_TRUE(view(at::TensorList(w), w[0]).equal(expected));
+    EXPECT_TRUE(pack(p, p.list[0]).equal(expected));
+    EXPECT_TRUE(map(m, m["a"]).equal(expected));
+  }
+  EXPECT_EQ(vector.counters().eager_calls[kReason], 3);
+  EXPECT_EQ(view.counters().eager_calls[kReason], 3);
+  EXPECT_EQ(pack.counters().eager_calls[kReason], 3);
+  EXPECT_EQ(map.counters().eager_calls[kReason], 3);
+  // What only lies beside is no part.
+  auto flags = temper::compile(
+      [](std::vector<bool>& a, std::vector<bool>& b, Tensor& t) {
+        t = t * (a[0] ? 2 : 3) + (b[1] ? 1 : 0);
+        return t + 1;
+      });
+  std::vector<bool> a{true, false};
+  std::vector<bool> b{true, true};
+  for (int i = 0; i < 4; ++i) {
+    auto t = torch::ones({3});
+    EXPECT_TRUE(flags(a, b, t).equal(torch::full({3}, 4.0)));
+  }
+  EXPECT_EQ(flags.counters().program_calls, 3);
+}
+
 TEST(CallTest, Lambdas) {
   auto w = torch::ones({3});
   double scale = 2.0;

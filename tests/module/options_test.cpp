@@ -125,6 +125,22 @@ TEST(FullgraphTest, CallsThatWaitForABackwardDoNotThrow) {
   EXPECT_EQ(f.counters().admissions, 1);
 }
 
+// What another thread may have caused is never final.
+TEST(FullgraphTest, CallsBetweenDisturbedTracesDoNotThrow) {
+  static int64_t seed = 0;
+  auto f = temper::compile(
+      [](const Tensor& x) {
+        torch::manual_seed(++seed);
+        return x * 2;
+      },
+      CompileOptions().fullgraph(true));
+  const auto x = torch::ones({3});
+  for (int i = 0; i < 10; ++i) {
+    EXPECT_TRUE(f(x).equal(x * 2));
+  }
+  EXPECT_EQ(f.counters().traces, 4); // Calls 1, 2, 4 and 8.
+}
+
 TEST(FullgraphTest, AShadowRunThatDivergesDoesNotThrow) {
   static int calls = 0; // No guard sees it.
   calls = 0;

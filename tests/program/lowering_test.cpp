@@ -53,7 +53,6 @@ constexpr std::string_view kText = R"(graph raw {
 TEST(Lowering, InputsComeFirstAndEachObjectHasOneRegister) {
   const Program program = lowered(kText);
   EXPECT_EQ(program.num_inputs, 2);
-  EXPECT_EQ(program.num_objects, 1);
   EXPECT_EQ(program.num_registers, 7);
   ASSERT_EQ(program.instructions.size(), 6U);
   EXPECT_THAT(program.instructions[0].results, ElementsAre(2));

@@ -17,6 +17,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
 #include <optional>
@@ -26,6 +27,8 @@
 #include <typeinfo>
 #include <utility>
 #include <vector>
+
+#include <c10/util/SmallVector.h>
 
 #include <temper/detail/argument.h>
 #include <temper/detail/site.h>
@@ -134,14 +137,15 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
         const char* const name = typeid(SignatureTypes).name();
         frame.structure().append(name, std::strlen(name) + 1);
       }
+      if (kAnyChanges && sizeof...(I) > 1 && overlaps()) {
+        site.run_plainly(
+            "a variable that is taken by reference is given twice");
+        return plainly();
+      }
+      // Plain tensors are moved from, and never rejected.
       (put<I>(sink), ...);
       if (!sink.rejected().empty()) {
         site.run_plainly("an argument holds " + sink.rejected());
-        return plainly();
-      }
-      if (kAnyChanges && overlaps()) {
-        site.run_plainly(
-            "a variable that is taken by reference is given twice");
         return plainly();
       }
       return finish(through(site, frame));
@@ -193,29 +197,49 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
     }
   }
 
-  /// True iff an argument that the code may assign to is, or is part of,
-  /// another one: copies would not show the one change in the other.
+  /// True iff an argument that the code may assign to shares an object with
+  /// another one (it is that one, a member of it, an element of its vector):
+  /// copies would not show the one change in the other.
   bool overlaps() const {
-    struct Place {
-      const char* begin;
-      size_t size;
-      bool changes;
+    struct Part {
+      Extent extent;
+      size_t argument;
     };
-    const Place places[] = {
-        {reinterpret_cast<const char*>(std::addressof(std::get<I>(args_))),
-         sizeof(Plain<I>),
-         kChanges<I>}...,
-        {nullptr, 0, false}};
-    constexpr size_t kCount = sizeof...(I);
-    for (size_t i = 0; i < kCount; ++i) {
-      for (size_t j = 0; j < i; ++j) {
-        const Place& a = places[i];
-        const Place& b = places[j];
-        if ((a.changes || b.changes) && a.begin < b.begin + b.size &&
-            b.begin < a.begin + a.size) {
+    constexpr std::array<bool, sizeof...(I)> kMayChange{kChanges<I>...};
+    c10::SmallVector<Part, 8> parts;
+    const auto add = [&]<size_t J>(std::integral_constant<size_t, J>) {
+      const auto& argument = std::get<J>(args_);
+      if constexpr (
+          std::is_same_v<Plain<J>, at::Tensor> ||
+          std::is_arithmetic_v<Plain<J>>) {
+        const auto* begin =
+            reinterpret_cast<const char*>(std::addressof(argument));
+        parts.push_back({{begin, begin + sizeof(argument)}, J});
+      } else {
+        std::vector<at::Tensor> tensors;
+        std::string bytes;
+        std::vector<Extent> extents;
+        Sink sink(tensors, bytes);
+        sink.note_extents(extents);
+        detail::flatten<Plain<J>>(argument, sink);
+        for (const Extent& extent : extents) {
+          parts.push_back({extent, J});
+        }
+      }
+    };
+    (add(std::integral_constant<size_t, I>()), ...);
+    std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
+      return a.extent.begin < b.extent.begin;
+    });
+    std::array<const char*, sizeof...(I)> ends{}; // By argument, until here.
+    for (const Part& part : parts) {
+      for (size_t other = 0; other < ends.size(); ++other) {
+        if (other != part.argument && ends[other] > part.extent.begin &&
+            (kMayChange[other] || kMayChange[part.argument])) {
           return true;
         }
       }
+      ends[part.argument] = std::max(ends[part.argument], part.extent.end);
     }
     return false;
   }

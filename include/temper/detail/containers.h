@@ -98,7 +98,11 @@ struct InOrder : AllOf<T> {
       sink.size(value.size());
     }
     for (const auto& item : value) {
-      detail::flatten<T>(item, sink);
+      if constexpr (std::is_reference_v<decltype(*std::begin(value))>) {
+        detail::flatten<T>(item, sink);
+      } else { // An element of a std::vector<bool>, a c10::List.
+        detail::flatten_temporary<T>(item, sink);
+      }
     }
   }
   static void refill(C& value, Source& source) {

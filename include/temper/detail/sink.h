@@ -12,6 +12,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -25,6 +26,12 @@ class Module;
 }
 
 namespace temper::detail {
+
+/// Where an object lies in memory.
+struct Extent {
+  const char* begin;
+  const char* end;
+};
 
 /// Where a flattened value goes.
 class Sink {
@@ -64,6 +71,16 @@ class Sink {
     size(value.size());
     bytes_.append(value);
   }
+  /// From now on the extents of the value's parts are noted, too.
+  void note_extents(std::vector<Extent>& extents) {
+    extents_ = &extents;
+  }
+  void visit(const void* begin, size_t size) {
+    if (extents_ != nullptr) {
+      const auto* first = static_cast<const char*>(begin);
+      extents_->push_back({first, first + size});
+    }
+  }
   /// The value holds something that cannot be told by value: the call runs
   /// eagerly, with this reason. The first reason counts.
   void reject(const std::string& reason) {
@@ -80,6 +97,7 @@ class Sink {
   std::vector<at::Tensor>& tensors_;
   std::string& bytes_;
   std::vector<const torch::nn::Module*>* modules_;
+  std::vector<Extent>* extents_ = nullptr;
   std::string rejected_;
 };
 
@@ -130,6 +148,13 @@ constexpr bool kRefills = Codec<T>::kRefills;
 /// Takes `value` apart.
 template <class T>
 void flatten(const T& value, Sink& sink) {
+  sink.visit(std::addressof(value), sizeof(T));
+  Codec<T>::flatten(value, sink);
+}
+
+/// Takes apart what is no object of the caller's, but made on the way.
+template <class T>
+void flatten_temporary(const T& value, Sink& sink) {
   Codec<T>::flatten(value, sink);
 }
 
