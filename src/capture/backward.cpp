@@ -390,6 +390,9 @@ void BackwardRecord::finish() {
     return; // No gradient came in: nothing was recorded.
   }
   state_ = State::kHandingOver;
+  if (last_.user_code && recorder_->memory_touched_elsewhere()) {
+    recorder_->fail(std::string(kRawAccess) + ", by a thread");
+  }
   // That an input gets nothing where nothing leads to it is known, too.
   for (size_t i = 0; i < pattern.needed.size(); ++i) {
     bool reached = false;

@@ -1,6 +1,8 @@
 // Which recorder watches which storage.
 #include "capture/raw_access.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
 #include <mutex>
 #include <unordered_map>
@@ -107,11 +109,13 @@ void RawAccess::on_access(c10::StorageImpl* storage) {
   }
   it->second.hooked = false; // LibTorch takes it off behind this call.
   for (auto* watcher : it->second.by) {
-    if (watcher->running_.load(std::memory_order_acquire) &&
-        watcher->operators_.load(std::memory_order_relaxed) == 0) {
-      auto& seen = watcher->thread_.load() == std::this_thread::get_id()
-          ? watcher->seen_
-          : watcher->seen_elsewhere_;
+    const bool is_own = watcher->thread_.load() == std::this_thread::get_id();
+    // An operator's threads are the pool's.
+    const bool is_operators =
+        watcher->operators_.load(std::memory_order_relaxed) > 0 &&
+        (is_own || at::in_parallel_region());
+    if (watcher->running_.load(std::memory_order_acquire) && !is_operators) {
+      auto& seen = is_own ? watcher->seen_ : watcher->seen_elsewhere_;
       seen.store(true, std::memory_order_relaxed);
     }
   }

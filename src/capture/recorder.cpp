@@ -8,6 +8,7 @@
 #include "capture/recorder.h"
 
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
 
@@ -43,7 +44,8 @@ Recorder::Recorder(
       argument_inputs_(arguments_.size(), -1),
       find_watched_(std::move(find_watched)),
       ledger_(trace_),
-      generator_(GeneratorState::current()) {
+      generator_(GeneratorState::current()),
+      task_(torch::autograd::get_current_graph_task_id()) {
   std::copy_if(
       arguments_.begin(),
       arguments_.end(),
@@ -148,6 +150,7 @@ void Recorder::watch_values(const graph::Op& op) {
 }
 
 void Recorder::end_call(const std::vector<at::Tensor>& results) {
+  ended_ = true;
   for (const auto& result : results) {
     if (result.defined() && is_recordable(result)) {
       results_.push_back(result.storage().getWeakStorageImpl());
@@ -369,6 +372,8 @@ void Recorder::handle(
     op.redispatchBoxed(below, stack);
     return;
   }
+  trace_.inner_gradients |=
+      !ended_ && torch::autograd::get_current_graph_task_id() != task_;
   const auto before = trace_.graph.ops.size();
   handle_op(info, op, below, stack);
   for (size_t i = before; i < trace_.graph.ops.size(); ++i) {

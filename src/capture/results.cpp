@@ -202,9 +202,15 @@ std::vector<ResultPlan> plan_results(
     plan.kind = ResultPlan::Kind::kOutput;
     plan.version = result.is_inference() ? 0 : result._version();
     ValueId root = values[i];
-    if (plan.requires_grad && result.is_view()) {
-      // A differentiable view of an intermediate: the program gives the base,
-      // the views are taken above autograd.
+    const bool shares =
+        std::count_if(values.begin(), values.end(), [&](ValueId value) {
+          return value != kNoValue &&
+              trace.values[static_cast<size_t>(value)].storage == storage;
+        }) > 1;
+    if ((plan.requires_grad || shares) && result.is_view()) {
+      // A view of an intermediate that autograd follows, or that the user can
+      // see to be one: the program gives the base, the views are taken above
+      // autograd.
       const auto base = recorder.resolve(at::Tensor(result._base()));
       root = base;
       if (base == kNoValue ||
@@ -217,6 +223,12 @@ std::vector<ResultPlan> plan_results(
     }
     plan.index = output_of(root);
     for (size_t k = 0; k < i; ++k) {
+      if (plans[k].kind == ResultPlan::Kind::kOutput && plan.chain.empty() &&
+          plans[k].chain.empty() && values[k] == values[i]) {
+        recorder.fail(
+            "two results are one memory, which autograd does not know (.data())");
+        return plans;
+      }
       if (plans[k].kind == ResultPlan::Kind::kOutput && plan.chain.empty() &&
           trace.values[static_cast<size_t>(values[k])].storage == storage) {
         plan.shares_version_with = static_cast<int32_t>(k);

@@ -76,6 +76,7 @@ struct Trace {
   std::vector<c10::IValue> objects; ///< As `graph.objects`.
   ForwardEnd forward; ///< Valid once the results have been planned.
   bool rng = false; ///< Some op draws random numbers.
+  bool inner_gradients = false; ///< A backward ran inside the call.
   /// Why the call can't be served by a program; empty if it can.
   std::string unsupported;
 };

@@ -3,7 +3,7 @@
 
 #include <c10/util/StringUtil.h>
 
-#include <set>
+#include <map>
 
 namespace temper::dispatch {
 
@@ -13,14 +13,17 @@ CallObjects::CallObjects(
     const Snapshot& state)
     : arguments_(call.tensors) {
   for (size_t i = 0; i < call.tensors.size(); ++i) {
-    add(call.tensors[i], names[i]);
+    add(call.tensors[i], names[i], /*is_argument=*/true);
   }
   for (auto& [tensor, place] : state.tensors()) {
-    add(tensor, std::move(place.path));
+    add(tensor, std::move(place.path), /*is_argument=*/false);
   }
 }
 
-void CallObjects::add(const at::Tensor& tensor, std::string name) {
+void CallObjects::add(
+    const at::Tensor& tensor,
+    std::string name,
+    bool is_argument) {
   if (!tensor.defined()) {
     return;
   }
@@ -29,7 +32,8 @@ void CallObjects::add(const at::Tensor& tensor, std::string name) {
       {tensor,
        std::move(name),
        capture::ObjectState::of(tensor),
-       has_version ? tensor._version() : -1});
+       has_version ? tensor._version() : -1,
+       is_argument});
 }
 
 std::string CallObjects::change() const {
@@ -43,17 +47,39 @@ std::string CallObjects::change() const {
 }
 
 std::string CallObjects::unrecorded_write(const capture::Trace& trace) const {
-  std::set<const c10::StorageImpl*> written;
-  for (const auto& storage : trace.storages) {
-    if (storage.input >= 0 && (storage.written || storage.rebound)) {
+  // How often operators have written to each input's memory: each time counts
+  // its version up by one, at most.
+  std::map<const c10::StorageImpl*, int64_t> writes;
+  const auto count = [&](graph::ValueId value) {
+    const auto& storage = trace.storages[static_cast<size_t>(
+        trace.values[static_cast<size_t>(value)].storage)];
+    if (storage.input >= 0) {
       const auto tensor =
           trace.bindings[static_cast<size_t>(storage.input)].tensor(arguments_);
-      written.insert(tensor.storage().unsafeGetStorageImpl());
+      ++writes[tensor.storage().unsafeGetStorageImpl()];
+    }
+  };
+  for (size_t i = 0; i < trace.graph.ops.size(); ++i) {
+    const auto& op = trace.graph.ops[i];
+    for (const auto& write : op.writes) {
+      const auto& operand = op.operands[static_cast<size_t>(write.operand)];
+      count(
+          write.element < 0
+              ? operand.value
+              : operand.values[static_cast<size_t>(write.element)]);
+    }
+    if (trace.ops[i].rebinds) {
+      count(op.results[0]);
     }
   }
   for (const auto& object : objects_) {
-    if (object.version >= 0 && object.tensor._version() != object.version &&
-        !written.contains(object.before.storage)) {
+    if (object.version < 0) {
+      continue;
+    }
+    // `mark_dirty` counts up once more, of arguments mostly.
+    const auto recorded = writes[object.before.storage];
+    const auto steps = object.tensor._version() - object.version;
+    if (steps > recorded && !(object.is_argument && recorded > 0)) {
       return c10::str(
           "'",
           object.name,

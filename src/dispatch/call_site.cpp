@@ -236,6 +236,9 @@ Result CallSite::Impl::run_plan_of(
     const Call& call,
     UserCode code,
     MakeRerun make_rerun) {
+  if (runs_hooks(*plan->trace, call.tensors)) {
+    return run_eager(call, code, kRunsHooks, /*passing=*/true);
+  }
   std::optional<capture::GeneratorState> generator;
   if (plan->trace->rng) {
     generator = capture::GeneratorState::current();

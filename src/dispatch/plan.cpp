@@ -8,6 +8,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <c10/util/ScopeExit.h>
 #include <torch/csrc/autograd/node.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <optional>
@@ -30,6 +31,13 @@ bool Plan::is_visited(size_t node) const {
       backwards.begin(), backwards.end(), [&](const auto& backward) {
         return backward.visited[node];
       });
+}
+
+bool Plan::is_rewritten(int32_t input) const {
+  const auto argument = trace->bindings[static_cast<size_t>(input)].argument;
+  return argument >= 0 &&
+      std::find(rewritten.begin(), rewritten.end(), argument) !=
+      rewritten.end();
 }
 
 at::Tensor input_tensor(
@@ -59,6 +67,31 @@ void raise_version(const at::Tensor& tensor, int64_t version) {
 }
 
 } // namespace
+
+bool runs_hooks(
+    const capture::Trace& trace,
+    const std::vector<at::Tensor>& arguments) {
+  if (!trace.inner_gradients) {
+    return false;
+  }
+  return std::any_of(
+      trace.bindings.begin(),
+      trace.bindings.end(),
+      [&](const capture::Binding& binding) {
+        if (binding.argument < 0 && binding.watched == nullptr) {
+          return false;
+        }
+        const auto tensor = binding.tensor(arguments);
+        const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
+        if (meta == nullptr || meta->cpp_hooks_list_ == nullptr) {
+          return false;
+        }
+        const auto& hooks = *meta->cpp_hooks_list_;
+        return std::any_of(hooks.begin(), hooks.end(), [](const auto& hook) {
+          return hook != nullptr; // Removed ones are.
+        });
+      });
+}
 
 std::optional<std::vector<at::Tensor>> run_plan(
     const std::shared_ptr<const Plan>& plan_pointer,
@@ -137,6 +170,21 @@ std::optional<std::vector<at::Tensor>> run_plan(
       raise_version(outputs[static_cast<size_t>(result.index)], result.version);
     }
   }
+  // Before the backward notes the versions of what it saves.
+  for (const auto& result : plan.results) {
+    if (result.kind != Kind::kOutput || result.shares_version_with < 0) {
+      continue;
+    }
+    const auto& other =
+        plan.results[static_cast<size_t>(result.shares_version_with)];
+    auto& output = outputs[static_cast<size_t>(result.index)];
+    if (!output.is_inference()) {
+      output.unsafeGetTensorImpl()->set_version_counter(
+          outputs[static_cast<size_t>(other.index)]
+              .unsafeGetTensorImpl()
+              ->version_counter());
+    }
+  }
   // Numbers for what the engine is to take after the nodes of the chain.
   std::vector<uint64_t> late_numbers;
   if (plan.differentiable) {
@@ -188,12 +236,6 @@ std::optional<std::vector<at::Tensor>> run_plan(
         }
         if (result.leaf) {
           results[i].set_requires_grad(true);
-        }
-        if (result.shares_version_with >= 0 && !results[i].is_inference()) {
-          results[i].unsafeGetTensorImpl()->set_version_counter(
-              results[static_cast<size_t>(result.shares_version_with)]
-                  .unsafeGetTensorImpl()
-                  ->version_counter());
         }
         break;
       }

@@ -59,6 +59,8 @@ struct Plan {
   bool is_reader(size_t node) const;
   /// True iff some recorded backward visited it.
   bool is_visited(size_t node) const;
+  /// True iff this graph input is one of the arguments `rewritten`.
+  bool is_rewritten(int32_t input) const;
 };
 
 /// What a backward that the plan doesn't know needs: asked for at the call.
@@ -81,6 +83,12 @@ struct BackwardFallback {
 at::Tensor input_tensor(
     const Plan& plan,
     int32_t input,
+    const std::vector<at::Tensor>& arguments);
+
+/// True iff a gradient that is taken inside the call would run a hook that is
+/// on one of its inputs.
+bool runs_hooks(
+    const capture::Trace& trace,
     const std::vector<at::Tensor>& arguments);
 
 /// Runs a call whose signature has been proved and returns its results; nothing

@@ -11,7 +11,7 @@ using torch::autograd::SavedVariable;
 
 namespace {
 
-// A leaf's memory as it is now: SavedVariable would keep the leaf itself.
+// A tensor's memory as it is now, without the tensor and its history.
 at::Tensor memory_of(const at::Tensor& tensor) {
   auto* impl = tensor.unsafeGetTensorImpl();
   return at::Tensor(impl->shallow_copy_and_detach(
@@ -38,8 +38,13 @@ SavedValues::SavedValues(
     using Kind = runtime::Saved::Kind;
     if (saved.kind == Kind::kInput) {
       const auto input = input_tensor(plan, saved.index, arguments);
-      external_[s] = SavedVariable(
-          saved.only_views ? memory_of(input) : input, /*is_output=*/false);
+      // A leaf itself, as eager does; but not one that gets a history which
+      // leads here. SavedVariable would keep other histories as well, past the
+      // engine's care in freeing long ones.
+      const bool itself = !saved.only_views && input.is_leaf() &&
+          !plan.is_rewritten(saved.index);
+      external_[s] =
+          SavedVariable(itself ? input : memory_of(input), /*is_output=*/false);
     } else if (saved.kind == Kind::kOutput) {
       external_[s] =
           SavedVariable(outputs[index].detach(), /*is_output=*/false);

@@ -58,6 +58,9 @@ bool lives_in_result(
 
 std::string escape_reason(const capture::Trace& trace, graph::ValueId value) {
   const auto& graph = trace.graph;
+  if (trace.inner_gradients) {
+    return "a backward inside the call leaves gradients, or tensors, behind";
+  }
   for (size_t i = 0; i < graph.ops.size(); ++i) {
     const auto& made = graph.ops[i].results;
     if (std::find(made.begin(), made.end(), value) != made.end()) {
@@ -309,7 +312,10 @@ void CallSite::Impl::finish_trace(
     const Result& result) {
   auto& recorder = *tracing.recorder;
   const auto& unsupported = recorder.trace().unsupported;
-  const auto why = unsupported.empty() ? tracing.disturbance(*signature) : "";
+  auto why = unsupported.empty() ? tracing.disturbance(*signature) : "";
+  if (why.empty() && runs_hooks(recorder.trace(), call.tensors)) {
+    why = kRunsHooks; // Another call may have none.
+  }
   if (!why.empty()) {
     if (!loosened(signature, call, why)) {
       disturbed(*signature, why);
@@ -477,6 +483,9 @@ Result CallSite::Impl::shadow(
     UserCode code,
     MakeRerun make_rerun) {
   const auto plan = signature->plan.load();
+  if (runs_hooks(*plan->trace, call.tensors)) {
+    return run_eager(call, code, kRunsHooks, /*passing=*/true);
+  }
   counters.bump(base::Counter::kShadowRuns);
   std::optional<Stopwatch> stopwatch(std::in_place, costs, Cost::kShadowRuns);
   capture::ShadowRun run(*plan->trace, call.tensors);

@@ -103,6 +103,9 @@ struct Index {
 /// How the reason begins of calls that change the state they are guarded by.
 constexpr std::string_view kChangesState = "the call changes watched state: ";
 
+constexpr const char* kRunsHooks =
+    "a gradient that is taken inside the call runs a hook of one of its inputs";
+
 struct Tracing;
 
 struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {

@@ -2,30 +2,13 @@
 #include "dispatch/watch_tensor.h"
 
 #include <c10/util/StringUtil.h>
-#include <torch/csrc/autograd/cpp_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include <algorithm>
 #include <typeinfo>
 
 #include "capture/shadow_tensor.h"
 
 namespace temper::dispatch {
-
-namespace {
-
-uint32_t hook_bits(const torch::autograd::hooks_list& hooks) {
-  constexpr size_t kMost = 255;
-  const auto alive =
-      std::count_if(hooks.begin(), hooks.end(), [](const auto& hook) {
-        return hook != nullptr;
-      });
-  const auto some = std::min(static_cast<size_t>(alive), kMost);
-  const auto all = std::min(hooks.size(), kMost);
-  return static_cast<uint32_t>(some << 8 | all) << kHooksShift;
-}
-
-} // namespace
 
 uint32_t autograd_bits(const c10::TensorImpl& impl) {
   uint32_t bits = impl.is_wrapped_number() ? uint32_t{kWrappedNumber} : 0;
@@ -42,9 +25,6 @@ uint32_t autograd_bits(const c10::TensorImpl& impl) {
   }
   if (meta->fw_grad_ != nullptr) {
     bits |= kForwardGrad;
-  }
-  if (meta->cpp_hooks_list_ != nullptr) {
-    bits |= hook_bits(*meta->cpp_hooks_list_);
   }
   if (meta->is_view_) {
     const auto* view =
@@ -133,9 +113,6 @@ std::string meta_difference(
     if (std::string text = flag(bit, what); !text.empty()) {
       return text;
     }
-  }
-  if (then.bits >> kHooksShift != now.bits >> kHooksShift) {
-    return c10::str(subject, " has other hooks");
   }
   if (then.bits != now.bits) {
     return c10::str(subject, " is a view that was made in another grad mode");

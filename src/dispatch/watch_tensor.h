@@ -20,9 +20,6 @@ enum AutogradBits : uint32_t {
   kView = 8, ///< A differentiable view,
   kCreationMetaShift = 4, ///< made in this way (4 bits).
   kWrappedNumber = 256,
-  /// How many hooks it has, and ever had (8 bits each): gradients that are
-  /// taken inside a call run them.
-  kHooksShift = 16,
 };
 
 /// `AutogradBits` of a defined tensor. Reads what an eager op would read.

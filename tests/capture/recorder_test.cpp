@@ -730,7 +730,7 @@ TEST_F(RecorderTest, ResultsAreOutputsInputsViewsOrTheSameObject) {
   const auto captured = record(
       [](const Tensors& a) -> Tensors {
         auto y = a[0] + 1;
-        return {y, y, a[0], a[0].t(), y.t(), at::Tensor(), y[0]};
+        return {y, y, a[0], a[0].t(), y.t(), at::Tensor(), y[0], y.detach()};
       },
       {torch::randn({2, 2})});
   ASSERT_EQ(captured.reason(), "");
@@ -747,10 +747,16 @@ TEST_F(RecorderTest, ResultsAreOutputsInputsViewsOrTheSameObject) {
           Kind::kInput,
           Kind::kOutput,
           Kind::kUndefined,
+          Kind::kOutput,
           Kind::kOutput));
   EXPECT_EQ(captured.plans[3].chain.size(), 1);
   EXPECT_THAT(captured.plans[2].chain, IsEmpty());
-  EXPECT_EQ(captured.plans[4].shares_version_with, 0);
+  // Views of another result are views again; the detached one is none.
+  EXPECT_EQ(captured.plans[4].chain.size(), 1);
+  EXPECT_EQ(captured.plans[4].index, captured.plans[0].index);
+  EXPECT_EQ(captured.plans[6].index, captured.plans[0].index);
+  EXPECT_THAT(captured.plans[7].chain, IsEmpty());
+  EXPECT_EQ(captured.plans[7].shares_version_with, 0);
   const auto other = torch::ones({2});
   expect_reason(
       [&](const Tensors&) -> Tensors { return {other}; },
@@ -760,6 +766,13 @@ TEST_F(RecorderTest, ResultsAreOutputsInputsViewsOrTheSameObject) {
       [](const Tensors& a) -> Tensors { return {a[0].data()}; },
       {torch::ones({2})},
       "a result is a shallow copy of an input");
+  expect_reason(
+      [](const Tensors& a) -> Tensors {
+        auto y = a[0] + 1;
+        return {y, y.data()};
+      },
+      {torch::ones({2})},
+      "two results are one memory");
 }
 
 } // namespace

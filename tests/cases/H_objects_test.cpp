@@ -543,5 +543,24 @@ TEST(CasesH, Objects_AFieldAsArgument) {
   EXPECT_COUNTERS(report.total, because("the call changes watched state"));
 }
 
+// Rows of a buffer that the call writes as well are written by threads.
+TEST(CasesH, Objects_BufferWrittenByTheCallAndByItsThreads) {
+  const auto report = expect_same([](Trial& run) {
+    auto buffer = torch::zeros({8, 3});
+    auto f = run.compile_function(
+        [&buffer](Tensor x) {
+          buffer.add_(1);
+          std::thread([&] { buffer[1].copy_(x[1] * 2); }).join();
+          return buffer * 2;
+        },
+        buffer);
+    for (int i = 0; i < 6; ++i) {
+      run.note("y", f(torch::randn({8, 3})));
+      run.note("buffer", buffer);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_calls == 0 && eager > 0);
+}
+
 } // namespace
 } // namespace temper::testing

@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -357,6 +358,38 @@ TEST(CallTest, APartIsGivenBesideItsWhole) {
     EXPECT_TRUE(flags(a, b, t).equal(torch::full({3}, 4.0)));
   }
   EXPECT_EQ(flags.counters().program_calls, 3);
+}
+
+// Eager and traced calls leave the caller's variables where they are.
+TEST(CallTest, ReferencesIntoArgumentsStayValid) {
+  auto f = temper::compile([](std::vector<Tensor>& v) {
+    v[0] = v[0] * 2;
+    return v[0] + 1;
+  });
+  std::vector<Tensor> v{torch::ones({3}), torch::ones({3})};
+  const Tensor& first = v[0];
+  EXPECT_TRUE(f(v).equal(torch::full({3}, 3.0)));
+  EXPECT_EQ(&first, v.data());
+  EXPECT_TRUE(first.equal(torch::full({3}, 2.0)));
+}
+
+TEST(CallTest, SpansThatMayBeWritten) {
+  auto f = temper::compile([](std::span<Tensor> s) {
+    s[0] = s[0] * 2;
+    return s[0] + 1;
+  });
+  auto g =
+      temper::compile([](std::span<const Tensor> s) { return s[0] + s[1]; });
+  std::vector<Tensor> v{torch::ones({3}), torch::ones({3})};
+  for (int i = 1; i < 5; ++i) {
+    const auto expected = torch::full({3}, 1 << i);
+    EXPECT_TRUE(f(std::span<Tensor>(v)).equal(expected + 1));
+    EXPECT_TRUE(v[0].equal(expected));
+    EXPECT_TRUE(g(std::span<const Tensor>(v)).equal(expected + 1));
+  }
+  EXPECT_EQ(f.counters().program_calls, 0);
+  EXPECT_EQ(f.counters().eager_total(), 4);
+  EXPECT_EQ(g.counters().program_calls, 3);
 }
 
 TEST(CallTest, Lambdas) {

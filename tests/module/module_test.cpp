@@ -306,12 +306,12 @@ struct CallsAtExit {
   CallsAtExit(const CallsAtExit&) = delete;
   CallsAtExit& operator=(const CallsAtExit&) = delete;
   ~CallsAtExit() {
+    // Not backward: autograd's own thread state is gone by then.
     const auto x = torch::ones({2, 4});
     const auto y = net(x);
-    y.sum().backward();
     // An exit code is all that can still be seen.
     if (!y.equal(net->forward(x)) ||
-        temper::counters_of(net).program_backwards != 3) {
+        temper::counters_of(net).program_calls != 3) {
       std::_Exit(1);
     }
   }

@@ -21,6 +21,7 @@
 #include <cstring>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -109,6 +110,11 @@ struct SharedBefore<T, true> {
   Before<T> before;
 };
 
+template <class T>
+constexpr bool kIsWritableSpan = false;
+template <class T>
+constexpr bool kIsWritableSpan<std::span<T>> = !std::is_const_v<T>;
+
 /// A call of `Target`, whose parameters are `Parameters`, with `Args`
 /// (forwarding references, adapted). A Target has
 ///   operator()(Args...);
@@ -130,6 +136,12 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
       site.run_plainly("the result is a reference; return it by value");
       return plainly();
     } else {
+      if constexpr ((false || ... || kIsWritableSpan<Plain<I>>)) {
+        site.run_plainly(
+            "an argument is a span of what the code may write; take the "
+            "container by reference, or a span of const");
+        return plainly();
+      }
       static_cast<void>(CheckStructured<Result, true>{});
       Frame frame;
       Sink sink(frame.tensors(), frame.structure());
@@ -258,12 +270,8 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
     const auto code = [&](const std::vector<at::Tensor>& given) {
       left.reset();
       Held held = hold();
-      return call(
-          target_,
-          held,
-          given,
-          &left,
-          &given == &frame.tensors() ? &args_ : nullptr);
+      ran_on_own_ = &given == &frame.tensors();
+      return call(target_, held, given, &left, ran_on_own_ ? &args_ : nullptr);
     };
     const auto make_rerun = [&]() -> Rerun {
       return [callee = target_.keep(site), prototype = prototype_of(hold())](
@@ -401,7 +409,8 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
   template <size_t J>
   void assign(Change<J>& change) {
     if constexpr (kChanges<J>) {
-      if (change) {
+      // The caller's own variable has it, and there may be references into it.
+      if (change && !(ran_on_own_ && kIsVariable<J>)) {
         std::get<J>(args_) = std::move(*change);
       }
     }
@@ -456,6 +465,7 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
 
   Target& target_;
   Own args_;
+  bool ran_on_own_ = false; ///< The last time that the code ran here.
 };
 
 template <class Parameters, class Target, class... Args>
