@@ -298,22 +298,23 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
   note_reader(node);
   const auto& edges = node->next_edges();
   for (size_t i = 0; i < gradients.size() && i < edges.size(); ++i) {
-    if (!gradients[i].defined() || !edges[i].is_valid() ||
-        recorder_->failed()) {
+    if (!edges[i].is_valid() || recorder_->failed() ||
+        !node->task_should_compute_output(i)) {
       continue;
     }
-    if (!node->task_should_compute_output(i)) {
-      continue;
-    }
-    const auto value = recorder_->resolve(gradients[i]);
-    if (value == kNoValue) {
-      recorder_->fail(
-          node->name() + " returned a gradient that no tensor op made");
-      return;
-    }
-    if (is_user_code(*node) && recorder_->is_uninitialised(value)) {
-      recorder_->fail(kRawAccess);
-      return;
+    // An undefined gradient is sent, too: the engine visits what lies there.
+    auto value = kNoValue;
+    if (gradients[i].defined()) {
+      value = recorder_->resolve(gradients[i]);
+      if (value == kNoValue) {
+        recorder_->fail(
+            node->name() + " returned a gradient that no tensor op made");
+        return;
+      }
+      if (is_user_code(*node) && recorder_->is_uninitialised(value)) {
+        recorder_->fail(kRawAccess);
+        return;
+      }
     }
     const Port port{edges[i].function.get(), edges[i].input_nr};
     const auto send = [&](graph::Delivery::Target target, int32_t index) {
@@ -332,7 +333,7 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
       send(
           graph::Delivery::Target::kOutput,
           autograd_.outputs[static_cast<size_t>(output->second)].output);
-    } else {
+    } else if (value != kNoValue) {
       auto& sum = pending_[port];
       sum.value =
           sum.count == 0 ? value : recorder_->record_sum(sum.value, value);
@@ -368,8 +369,10 @@ void BackwardRecord::cut_into_segments() {
         bytes = 0;
       }
       segment.deliveries.push_back(sent.delivery);
-      bytes +=
-          bytes_of(graph.values[static_cast<size_t>(sent.delivery.value)].type);
+      if (sent.delivery.value != kNoValue) {
+        bytes += bytes_of(
+            graph.values[static_cast<size_t>(sent.delivery.value)].type);
+      }
     }
     segment.end_op = step_end;
     graph.segments.push_back(std::move(segment));

@@ -92,7 +92,8 @@ void find_shared(
   };
   for (size_t d = 0; d < segment.deliveries.size(); ++d) {
     const auto& delivery = segment.deliveries[d];
-    if (contributions(delivery) > 1 && shares_memory(delivery.value)) {
+    if (delivery.value != graph::kNoValue && contributions(delivery) > 1 &&
+        shares_memory(delivery.value)) {
       work.shared.push_back(static_cast<int32_t>(d));
     }
   }
@@ -147,7 +148,7 @@ void add_step(
       find_shared(joint, backwards[b], segment, work);
       for (const auto& delivery : segment.deliveries) {
         const auto target = target_of(autograd, delivery);
-        if (target.kind == Kind::kOutput) {
+        if (target.kind == Kind::kOutput && delivery.value != graph::kNoValue) {
           run.delivers[static_cast<size_t>(target.index)] = true;
         }
       }
@@ -196,7 +197,7 @@ Chain make_chain(
   uint64_t place = 0;
   for (const auto& segment : joint.segments) {
     for (const auto& delivery : segment.deliveries) {
-      if (segment.backward == 0 &&
+      if (segment.backward == 0 && delivery.value != graph::kNoValue &&
           delivery.target == Delivery::Target::kInput) {
         chain.input_order[static_cast<size_t>(
             index_of(autograd.inputs, delivery.index))] = place++;

@@ -464,7 +464,9 @@ class Verifier {
   }
 
   void deliver(const Delivery& delivery, int32_t backward) const {
-    use(delivery.value);
+    if (delivery.value != kNoValue) { // Else an undefined gradient is sent.
+      use(delivery.value);
+    }
     if (delivery.target == Delivery::Target::kInput) {
       require(
           in_range(delivery.index, graph_.inputs) &&

@@ -313,7 +313,17 @@ TEST(CasesB, Reruns_ADetachedResultIsWrittenBeforeTheBackward) {
       if (i % 2 == 1) {
         detached.mul_(2);
       }
-      run.attempt("backward", [&] { y.sum().backward(); });
+      // The error's text names eager's node.
+      int64_t threw = 0;
+      try {
+        y.sum().backward();
+      } catch (const c10::Error& error) {
+        threw = 1;
+        EXPECT_NE(
+            std::string(error.what()).find("modified by an inplace operation"),
+            std::string::npos);
+      }
+      run.note("threw", threw);
       run.note("y", y);
       run.note_grad("x", x);
     }
@@ -342,6 +352,48 @@ TEST(CasesB, Reruns_ViewsAmongResultsWithoutGrad) {
     }
   });
   EXPECT_COUNTERS(report.total, program_calls == 5 && eager == 0);
+}
+
+struct GivesNothing : autograd::Function<GivesNothing> {
+  static Tensor forward(
+      autograd::AutogradContext*,
+      const Tensor& x,
+      const Tensor& scale) {
+    return x * scale;
+  }
+  static autograd::variable_list backward(
+      autograd::AutogradContext*,
+      autograd::variable_list g) {
+    return {g[0] * 2, Tensor()};
+  }
+};
+
+// An undefined gradient is a gradient: what lies behind it is visited.
+TEST(CasesB, Reruns_UndefinedGradients) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](const Tensor& x, const Tensor& scale) {
+      return GivesNothing::apply(x, scale).sin();
+    });
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({3}).requires_grad_();
+      auto w = torch::randn({3}).requires_grad_();
+      auto leaf = torch::randn({3}).requires_grad_();
+      int64_t hooks = 0;
+      const auto count = [&](const Tensor& g) {
+        ++hooks;
+        return g;
+      };
+      auto scale = w * 2;
+      scale.register_hook(count);
+      leaf.register_hook(count);
+      (f(x, scale) + f(x, leaf)).sum().backward();
+      run.note("hooks", hooks);
+      run.note_grad("x", x);
+      run.note_grad("w", w);
+      run.note_grad("leaf", leaf);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 6);
 }
 
 struct FilledByAThread : autograd::Function<FilledByAThread> {
