@@ -62,6 +62,9 @@ check-install: ## install into a temporary folder and build a program on it
 	@$(MAKE) --no-print-directory PRESET=release configure
 	@scripts/check-install build/release
 
+check-setup: ## does set-up fail in one clear line?
+	@scripts/check-setup
+
 format: ## format our own files
 	@scripts/format
 
@@ -75,4 +78,4 @@ clean: ## remove all builds, keep what setup installed
 	rm -rf build
 
 .PHONY: help setup configure build test asan tsan mutants demo bench install \
-  check-install format format-check tidy clean
+  check-install check-setup format format-check tidy clean
