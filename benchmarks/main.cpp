@@ -1,5 +1,6 @@
 // temper_bench: compiled against eager, in turns within one process.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <iostream>
 #include <set>
@@ -85,6 +86,10 @@ bool parse(int argc, const char* const* argv, Options& o) {
     }
     throw examples::UsageError(
         std::string(e.what()) + "; --help lists what there is");
+  }
+  if (std::isnan(o.timing.seconds)) { // CLI::Range lets a NaN pass.
+    throw examples::UsageError(
+        "--seconds is not a number; --help lists what there is");
   }
   if (!o.json.empty()) {
     examples::check_writable("--json", o.json);

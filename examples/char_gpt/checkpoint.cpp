@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <exception>
-#include <filesystem>
 #include <sstream>
 
 #include <torch/serialize.h>
@@ -129,11 +128,7 @@ void load_checkpoint(
     const std::string& path,
     TrainingRun& run,
     const json& identity) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(path, error)) {
-    throw UsageError(
-        "--resume '" + path + "': there is no such file" + kRemedy);
-  }
+  examples::check_readable("--resume", path);
   try {
     load(path, run, identity);
   } catch (const UsageError&) {

@@ -1,8 +1,10 @@
 // The options, their ranges, and how they depend on each other.
 #include "char_gpt/options.h"
 
+#include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 
 #include <CLI/CLI.hpp>
 
@@ -35,6 +37,18 @@ void check(const Options& options) {
         "--width " + std::to_string(options.width) +
         " is not divisible by --heads " + std::to_string(options.heads) +
         ": expected heads of equal width; choose a multiple");
+  }
+  // CLI::Range lets a NaN pass: it is neither below nor above.
+  for (const auto& [name, value] :
+       {std::pair("--lr", options.lr),
+        std::pair("--dropout", options.dropout)}) {
+    if (std::isnan(value)) {
+      throw UsageError(
+          std::string(name) + " is not a number; --help lists what there is");
+    }
+  }
+  if (!options.resume.empty()) {
+    examples::check_readable("--resume", options.resume);
   }
   if (!options.checkpoint.empty()) {
     examples::check_writable("--checkpoint", options.checkpoint);
@@ -84,7 +98,8 @@ std::optional<Options> parse_options(int argc, const char* const* argv) {
   app.add_option("--lr", o.lr, "Peak learning rate")
       ->check(CLI::Range(0.0, 10.0));
   app.add_option("--seed", o.seed, "Seed of weights, batches and dropout")
-      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max()));
+      // CLI11 takes what is too large for an int64_t for the largest one.
+      ->check(CLI::Range(int64_t{0}, std::numeric_limits<int64_t>::max() - 1));
   app.add_option("--threads", o.threads, "0: as many as LibTorch takes")
       ->check(CLI::Range(0, 1024));
 

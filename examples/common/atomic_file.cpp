@@ -94,4 +94,24 @@ void check_writable(const std::string& option, const std::string& path) {
   }
 }
 
+void check_readable(const std::string& option, const std::string& path) {
+  const std::string subject = option + " '" + path + "' cannot be read: ";
+  const std::string remedy =
+      "; name a file that exists, or leave " + option + " out";
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (!fs::exists(status)) {
+    throw UsageError(subject + "there is no such file" + remedy);
+  }
+  if (!fs::is_regular_file(status)) {
+    throw UsageError(
+        subject +
+        (fs::is_directory(status) ? "it is a folder" : "it is no file") +
+        remedy);
+  }
+  if (::access(path.c_str(), R_OK) != 0) {
+    throw UsageError(subject + std::strerror(errno) + remedy);
+  }
+}
+
 } // namespace examples

@@ -21,4 +21,7 @@ void write_atomically(const std::string& path, const std::string& content);
 /// a run what would otherwise end it. `option` is what the user wrote it after.
 void check_writable(const std::string& option, const std::string& path);
 
+/// Throws UsageError unless there is a file at `path` that can be read.
+void check_readable(const std::string& option, const std::string& path);
+
 } // namespace examples

@@ -6,9 +6,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
+#include <temper/temper.h>
 
-#include "common/run_main.h"
+#include "small_run.h"
+#include "temporary_folder.h"
 
 namespace char_gpt {
 namespace {
@@ -17,85 +18,38 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 using testing::HasSubstr;
 
-class Checkpoint : public testing::Test {
+class Checkpoint : public examples::TemporaryFolder {
  protected:
-  Checkpoint()
-      : folder_(
-            fs::temp_directory_path() /
-            ("char_gpt_checkpoint_" + std::to_string(::getpid()))),
-        path_((folder_ / "run.pt").string()) {
-    fs::create_directory(folder_);
-    options_.batch = 2;
-    options_.block = 8;
-    options_.lr = 1e-2;
-    options_.dropout = 0.3;
-  }
-  ~Checkpoint() override {
-    fs::remove_all(folder_);
-  }
-
-  TrainingRun make() const {
-    const GptConfig config{5, 8, 2, 2, 8, options_.dropout};
-    TrainingRun run;
-    run.batches.seed(7);
-    for (const char* name : {"eager", "compiled"}) {
-      // Both sides eager: this is about the file.
-      run.trainers.push_back(
-          std::make_unique<Trainer>(name, options_, config, false));
-    }
-    return run;
-  }
-
-  static void train(TrainingRun& run, int64_t steps) {
-    std::vector<uint8_t> tokens(100);
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = static_cast<uint8_t>(i * i % 5);
-    }
-    const Windows windows("training", tokens, 2, 8);
-    for (int64_t i = 0; i < steps; ++i) {
-      const Batch batch = windows.draw(run.batches);
-      for (const auto& trainer : run.trainers) {
-        trainer->train(batch, 1e-2);
-      }
-      ++run.step;
-    }
-  }
-
   std::string load_error(const json& identity) const {
-    TrainingRun run = make();
-    try {
-      load_checkpoint(path_, run, identity);
-    } catch (const examples::UsageError& e) {
-      return e.what();
-    }
-    ADD_FAILURE() << "no UsageError";
-    return {};
+    TrainingRun run = small_run();
+    return examples::usage_error(
+        [&] { load_checkpoint(path_, run, identity); });
   }
 
-  fs::path folder_;
-  std::string path_;
-  Options options_;
+  std::string path_ = path("run.pt");
 };
 
 TEST_F(Checkpoint, ResumedRunHasTheSameLossesBitForBit) {
-  TrainingRun run = make();
+  TrainingRun run = small_run();
   train(run, 4);
   save_checkpoint(path_, run, {{"seed", 1}});
   EXPECT_FALSE(fs::exists(path_ + ".tmp"));
   train(run, 5);
 
-  TrainingRun resumed = make();
+  TrainingRun resumed = small_run();
   train(resumed, 2); // whatever it did before must not matter
   load_checkpoint(path_, resumed, {{"seed", 1}});
   EXPECT_EQ(resumed.step, 4);
+  temper::reset_counters();
   train(resumed, 5);
+  EXPECT_EQ(temper::counters().program_backwards, 5);
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_EQ(run.trainers[i]->losses, resumed.trainers[i]->losses);
   }
 }
 
 TEST_F(Checkpoint, SidesAreEqualAndLeaveTheDefaultGeneratorAlone) {
-  TrainingRun run = make();
+  TrainingRun run = small_run();
   torch::manual_seed(5);
   const torch::Tensor expected = torch::rand(3);
   torch::manual_seed(5);
@@ -106,7 +60,7 @@ TEST_F(Checkpoint, SidesAreEqualAndLeaveTheDefaultGeneratorAlone) {
 
 TEST_F(Checkpoint, NamesTheOptionThatDiffers) {
   save_checkpoint(
-      path_, make(), {{"width", 64}, {"mode", "both"}, {"text", 1}});
+      path_, small_run(), {{"width", 64}, {"mode", "both"}, {"text", 1}});
   EXPECT_THAT(
       load_error({{"width", 128}, {"mode", "both"}, {"text", 1}}),
       HasSubstr("pass --width 64"));
@@ -124,7 +78,7 @@ TEST_F(Checkpoint, RefusesWhatIsNone) {
   EXPECT_THAT(load_error({}), HasSubstr("is no checkpoint"));
   // A torn file.
   fs::remove(path_);
-  save_checkpoint(path_, make(), json::object());
+  save_checkpoint(path_, small_run(), json::object());
   fs::resize_file(path_, fs::file_size(path_) / 2);
   EXPECT_THAT(load_error({}), HasSubstr("is no checkpoint"));
   // Somebody else's archive.
@@ -133,12 +87,12 @@ TEST_F(Checkpoint, RefusesWhatIsNone) {
 }
 
 TEST_F(Checkpoint, FailedWriteKeepsTheOldFile) {
-  save_checkpoint(path_, make(), json::object());
+  save_checkpoint(path_, small_run(), json::object());
   const auto size = fs::file_size(path_);
   // The temporary's name is taken by a folder.
   fs::create_directory(path_ + ".tmp");
   fs::create_directory(path_ + ".tmp/x");
-  EXPECT_ANY_THROW(save_checkpoint(path_, make(), json::object()));
+  EXPECT_ANY_THROW(save_checkpoint(path_, small_run(), json::object()));
   EXPECT_EQ(fs::file_size(path_), size);
 }
 

@@ -2,51 +2,21 @@
 #include "char_gpt/data.h"
 
 #include <filesystem>
-#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "char_gpt/sample.h"
-#include "common/run_main.h"
+#include "temporary_folder.h"
 
 namespace char_gpt {
 namespace {
 
 namespace fs = std::filesystem;
+using examples::usage_error;
 using testing::HasSubstr;
 
-class Data : public testing::Test {
- protected:
-  Data()
-      : folder_(
-            fs::temp_directory_path() /
-            ("char_gpt_data_" + std::to_string(::getpid()))) {
-    fs::create_directory(folder_);
-  }
-  ~Data() override {
-    fs::remove_all(folder_);
-  }
-
-  std::string write(const std::string& name, const std::string& content) {
-    const std::string path = (folder_ / name).string();
-    std::ofstream(path, std::ios::binary) << content;
-    return path;
-  }
-
-  static std::string usage_error(const std::function<void()>& code) {
-    try {
-      code();
-    } catch (const examples::UsageError& e) {
-      return e.what();
-    }
-    ADD_FAILURE() << "no UsageError";
-    return {};
-  }
-
-  fs::path folder_;
-};
+class Data : public examples::TemporaryFolder {};
 
 TEST_F(Data, TakesPlainTextsInSortedOrderAndHoldsOutATenthOfEach) {
   write("b", std::string(10, 'b'));
