@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iomanip>
+#include <limits>
 #include <sstream>
 #include <vector>
 
@@ -17,8 +18,14 @@ constexpr int kLabel = 26;
 constexpr int kColumn = 12;
 constexpr size_t kRows = 8;
 
+/// Infinite where one of the two is no number.
 double relative_difference(double a, double b) {
-  return a == b ? 0.0 : std::abs(a - b) / std::abs(a);
+  if (a == b || (std::isnan(a) && std::isnan(b))) {
+    return 0;
+  }
+  const double difference = std::abs(a - b) / std::abs(a);
+  return std::isnan(difference) ? std::numeric_limits<double>::infinity()
+                                : difference;
 }
 
 template <typename T>
