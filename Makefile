@@ -62,6 +62,11 @@ check-install: ## install into a temporary folder and build a program on it
 	@$(MAKE) --no-print-directory PRESET=release configure
 	@scripts/check-install build/release
 
+check-demo: ## do the demo and the measurements say what they should?
+	@$(MAKE) --no-print-directory configure
+	@cmake --build $(BUILD) -j $(JOBS) --target char_gpt temper_bench
+	@scripts/check-demo $(BUILD)
+
 check-setup: ## does set-up fail in one clear line?
 	@scripts/check-setup
 
@@ -78,4 +83,4 @@ clean: ## remove all builds, keep what setup installed
 	rm -rf build
 
 .PHONY: help setup configure build test asan tsan mutants demo bench install \
-  check-install check-setup format format-check tidy clean
+  check-install check-demo check-setup format format-check tidy clean
