@@ -1,5 +1,5 @@
-// Options beyond their names: numerics, fullgraph; and what explain and the log
-// say of costs.
+// Options beyond their names: numerics, fullgraph; and what explain says of
+// costs.
 #include <gmock/gmock.h>
 #include <torch/torch.h>
 
@@ -172,33 +172,6 @@ TEST(CostsTest, ExplainTellsWhatTracesShadowRunsAndCompilesTook) {
       f.explain(),
       ContainsRegex("\n  cost: 2 traces [0-9.]+ ms, 1 shadow run [0-9.e-]+ "
                     "ms, 2 compiles [0-9.]+ ms\n"));
-}
-
-TEST(LogTest, TracesAndTheStoreHaveTheirLines) {
-  const temper::base::LogCapture log;
-  const auto lines_with = [&](const std::string& regex) {
-    const auto lines = log.lines();
-    return std::count_if(lines.begin(), lines.end(), [&](const auto& line) {
-      return testing::Matches(ContainsRegex(regex))(line);
-    });
-  };
-  temper::base::set_log_topics("trace,store");
-  const auto code = [](const Tensor& x) {
-    return (x.cos() * x.sin()).expm1().sum();
-  };
-  auto f = temper::compile(code);
-  const auto x = torch::rand({3}, torch::requires_grad());
-  f(x).backward();
-  EXPECT_EQ(lines_with("was traced: 5 operators in [0-9.e-]+ ms$"), 1);
-  EXPECT_EQ(lines_with("its backward was recorded: [0-9]+ operators$"), 1);
-  EXPECT_EQ(
-      lines_with("graph [0-9a-f]*/aten/accurate: compiled in [0-9.]+ ms$"), 1);
-  EXPECT_EQ(log.lines().size(), 3U);
-  auto g = temper::compile(code); // The same graph.
-  g(x).backward();
-  EXPECT_EQ(lines_with("graph [0-9a-f]*/aten/accurate: found$"), 1);
-  EXPECT_EQ(log.lines().size(), 6U);
-  temper::base::set_log_topics("");
 }
 
 } // namespace
