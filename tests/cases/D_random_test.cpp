@@ -1,6 +1,9 @@
 // Cases D: random numbers, and the statistics of normalisation.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <string>
+
 #include "nets.h"
 #include "support/compare.h"
 
@@ -12,24 +15,36 @@ namespace F = torch::nn::functional;
 
 // Masks, gradients and the generator's state afterwards.
 template <class Code>
-void expect_draws(const Code& code, at::IntArrayRef size) {
+void expect_draws(
+    const Code& code,
+    at::IntArrayRef size,
+    torch::ScalarType dtype = torch::kFloat,
+    torch::MemoryFormat format = torch::MemoryFormat::Contiguous) {
   for (const double p : {0.0, 0.3, 1.0}) {
     for (const bool training : {true, false}) {
       SCOPED_TRACE(
           "p " + std::to_string(p) + (training ? ", training" : ", eval"));
+      int64_t calls_with_history = 0;
       const auto report = expect_same([&](Trial& run) {
+        calls_with_history = 0;
         auto f = run.compile_function(code);
         for (int i = 0; i < 5; ++i) {
-          auto x = torch::randn(size).requires_grad_();
+          auto x = torch::randn(size).to(dtype).contiguous(format);
+          x.requires_grad_();
           auto y = f(x, p, training);
           run.note("y", y);
           run.note_generator();
           y.sum().backward();
+          calls_with_history += y.is_same(x) ? 0 : 1; // Some return `x`.
           run.note_grad("x", x);
           run.note_generator();
         }
       });
-      EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+      EXPECT_COUNTERS(
+          report.total, eager == 0 && traces == 1 && program_calls == 4);
+      EXPECT_COUNTERS(
+          report.total,
+          program_backwards == std::max<int64_t>(calls_with_history - 1, 0));
     }
   }
 }
@@ -72,6 +87,58 @@ TEST(CasesD, D1_FeatureAlphaDropout) {
       {4, 6, 2});
 }
 
+TEST(CasesD, D1_FeatureDropout) {
+  expect_draws(
+      [](Tensor x, double p, bool t) {
+        return torch::feature_dropout(x, p, t);
+      },
+      {4, 6, 2});
+  expect_draws(
+      [](Tensor x, double p, bool t) {
+        return F::dropout3d(x, F::Dropout3dFuncOptions().p(p).training(t));
+      },
+      {2, 5, 2, 3, 2});
+}
+
+TEST(CasesD, D1_MasksOfOtherDtypes) {
+  for (const auto dtype : {torch::kDouble, torch::kBFloat16, torch::kHalf}) {
+    SCOPED_TRACE(dtype);
+    expect_draws(
+        [](Tensor x, double p, bool t) { return torch::dropout(x, p, t); },
+        {4, 6},
+        dtype);
+    expect_draws(
+        [](Tensor x, double p, bool t) {
+          return torch::alpha_dropout(x, p, t);
+        },
+        {4, 6},
+        dtype);
+  }
+}
+
+TEST(CasesD, D1_MasksOfOtherLayouts) {
+  const auto format = torch::MemoryFormat::ChannelsLast;
+  expect_draws(
+      [](Tensor x, double p, bool t) { return torch::dropout(x, p, t); },
+      {2, 5, 3, 3},
+      torch::kFloat,
+      format);
+  expect_draws(
+      [](Tensor x, double p, bool t) {
+        return F::dropout2d(x, F::Dropout2dFuncOptions().p(p).training(t));
+      },
+      {2, 5, 3, 3},
+      torch::kDouble,
+      format);
+  // A mask has the strides of what it is for.
+  expect_draws(
+      [](Tensor x, double p, bool t) {
+        return torch::dropout(x.transpose(0, 1) * 1, p, t);
+      },
+      {4, 6},
+      torch::kBFloat16);
+}
+
 TEST(CasesD, D1_OtherDraws) {
   const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x) {
@@ -96,7 +163,8 @@ TEST(CasesD, D1_OtherDraws) {
       run.note_generator();
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 4);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 4);
 }
 
 TEST(CasesD, D2_MasksDifferAndSeedsRepeatThem) {
@@ -119,7 +187,8 @@ TEST(CasesD, D2_MasksDifferAndSeedsRepeatThem) {
     EXPECT_TRUE(torch::equal(drawn[4], drawn[6]));
     EXPECT_TRUE(torch::equal(drawn[5], drawn[7]));
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_calls >= 6);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 7);
 }
 
 TEST(CasesD, D2_GeneratorOfTheUser) {
@@ -135,8 +204,14 @@ TEST(CasesD, D2_GeneratorOfTheUser) {
       run.note_generator();
     }
   });
-  EXPECT_COUNTERS(report.total, because("draws from a generator of its own"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      reasons ==
+          Reasons{
+              {"aten::rand.generator draws from a generator of its own, which "
+               "guards can't see yet",
+               4}});
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
 }
 
 /// Activation checkpointing as LibTorch users write it: forward without a
@@ -188,8 +263,14 @@ TEST(CasesD, D2_CheckpointDrawsTheSameMask) {
       run.note_generator();
     }
   });
-  EXPECT_COUNTERS(report.total, because("random numbers were drawn or seeded"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      reasons ==
+          Reasons{
+              {"random numbers were drawn or seeded outside of tensor ops "
+               "(after 'watched 0.second.bias')",
+               4}});
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
 }
 
 TEST(CasesD, D3_CumulativeAverage) {
@@ -217,8 +298,14 @@ TEST(CasesD, D3_CumulativeAverage) {
       run.note_module("norm", *norm);
     }
   });
-  EXPECT_COUNTERS(report.total, because("aten::_local_scalar_dense"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      reasons ==
+          Reasons{
+              {"data dependence: aten::_local_scalar_dense (after "
+               "'num_batches_tracked')",
+               4}});
+  EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 0);
 }
 
 TEST(CasesD, D3_MomentumAndUnbiasedVariance) {
@@ -239,7 +326,9 @@ TEST(CasesD, D3_MomentumAndUnbiasedVariance) {
       run.note_module("norm", *norm);
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_calls > 0);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 2 && program_calls == 4);
+  EXPECT_COUNTERS(report.total, program_backwards == 4);
 }
 
 TEST(CasesD, D3_StatisticsWithoutGrad) {
@@ -257,8 +346,8 @@ TEST(CasesD, D3_StatisticsWithoutGrad) {
     }
   });
   EXPECT_COUNTERS(
-      report.total, eager == 2 && because("the code threw in each trace"));
-  EXPECT_COUNTERS(report.total, program_calls == 4);
+      report.total, reasons == Reasons{{"the code threw in each trace", 2}});
+  EXPECT_COUNTERS(report.total, traces == 4 && program_calls == 4);
 }
 
 } // namespace

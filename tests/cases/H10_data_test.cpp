@@ -83,10 +83,9 @@ TEST(CasesH, H10_MasksAsIndices) {
       }
     });
     EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 3);
-    EXPECT_COUNTERS(report.total, eager == 3);
-    EXPECT_TRUE(
-        disabled() ||
-        report.total.eager_calls.count("data dependence: aten::index.Tensor"));
+    EXPECT_COUNTERS(
+        report.total,
+        reasons == Reasons{{"data dependence: aten::index.Tensor", 3}});
   }
 }
 
@@ -108,8 +107,13 @@ TEST(CasesH, H10_RepeatsWhoseSumIsTold) {
       }
     });
   };
-  EXPECT_COUNTERS(repeat(true).total, eager == 0 && program_calls == 5);
-  EXPECT_COUNTERS(repeat(false).total, eager == 5 && program_calls == 0);
+  EXPECT_COUNTERS(
+      repeat(true).total, eager == 0 && traces == 1 && program_calls == 5);
+  EXPECT_COUNTERS(
+      repeat(false).total,
+      reasons ==
+              Reasons{{"data dependence: aten::repeat_interleave.Tensor", 5}} &&
+          traces == 1);
 }
 
 TEST(CasesH, H10_PackedSequences) {
@@ -124,11 +128,10 @@ TEST(CasesH, H10_PackedSequences) {
       run.note("y", f(torch::ones({3, 2, 2}), lengths));
     }
   });
-  EXPECT_COUNTERS(report.total, program_calls == 0 && with_reason);
-  EXPECT_TRUE(
-      disabled() ||
-      report.total.eager_calls.count(
-          "data dependence: aten::_pack_padded_sequence"));
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      reasons == Reasons{{"data dependence: aten::_pack_padded_sequence", 5}});
 }
 
 } // namespace

@@ -24,6 +24,18 @@ Report expect_values(const Code& code, State&... state) {
   });
 }
 
+// The first call of six tells, or the second, on tensors without data.
+void expect_raw_access(const Report& report) {
+  EXPECT_COUNTERS(
+      report.total,
+      reasons ==
+          Reasons{
+              {"the data of a tensor is read outside of tensor ops "
+               "(data_ptr, an accessor, an Eigen map)",
+               5}});
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
+}
+
 TEST(CasesH, H1_FilledThroughDataPtr) {
   const auto report = expect_values([](Tensor x) {
     auto y = torch::empty_like(x);
@@ -34,10 +46,7 @@ TEST(CasesH, H1_FilledThroughDataPtr) {
     }
     return y + 1;
   });
-  EXPECT_COUNTERS(
-      report.total,
-      because("the data of a tensor is read outside of tensor ops"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  expect_raw_access(report);
 }
 
 TEST(CasesH, H1_ResultOfAnOperatorRead) {
@@ -46,10 +55,7 @@ TEST(CasesH, H1_ResultOfAnOperatorRead) {
     const float first = y.const_data_ptr<float>()[0];
     return first > 1 ? y * 2 : y - 1;
   });
-  EXPECT_COUNTERS(
-      report.total,
-      because("the data of a tensor is read outside of tensor ops"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  expect_raw_access(report);
 }
 
 TEST(CasesH, H1_Accessors) {
@@ -62,10 +68,7 @@ TEST(CasesH, H1_Accessors) {
     }
     return y.exp();
   });
-  EXPECT_COUNTERS(
-      report.total,
-      because("the data of a tensor is read outside of tensor ops"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  expect_raw_access(report);
 }
 
 TEST(CasesH, H1_ArgumentOnlyRead) {
@@ -74,10 +77,7 @@ TEST(CasesH, H1_ArgumentOnlyRead) {
     const double factor = x.const_data_ptr<float>()[1];
     return x * factor;
   });
-  EXPECT_COUNTERS(
-      report.total,
-      because("the data of a tensor is read outside of tensor ops"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  expect_raw_access(report);
 }
 
 /// A view of a tensor's memory as a matrix, as Eigen::Map is one.
@@ -114,10 +114,7 @@ TEST(CasesH, H1_MatrixMapOfAResult) {
     MatrixMap(y).assign_product(MatrixMap(x), MatrixMap(x.t().contiguous()));
     return y.exp();
   });
-  EXPECT_COUNTERS(
-      report.total,
-      because("the data of a tensor is read outside of tensor ops"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  expect_raw_access(report);
 }
 
 TEST(CasesH, H1_MatrixMapWritesAnArgument) {
@@ -127,10 +124,7 @@ TEST(CasesH, H1_MatrixMapWritesAnArgument) {
     map(1, 1) = 5;
     return y + x;
   });
-  EXPECT_COUNTERS(
-      report.total,
-      because("the data of a tensor is read outside of tensor ops"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  expect_raw_access(report);
 }
 
 TEST(CasesH, H1_FromBlob) {
@@ -148,8 +142,12 @@ TEST(CasesH, H1_FromBlob) {
       run.note("y", f(torch::ones({3, 4})));
     }
   });
-  EXPECT_COUNTERS(report.total, because("uses a tensor of unknown origin"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 7 &&
+          because("aten::add.Tensor uses a tensor of unknown origin, of sizes "
+                  "[3, 4]: "));
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
 }
 
 TEST(CasesH, H1_FromBlobOfAnArgument) {
@@ -158,8 +156,12 @@ TEST(CasesH, H1_FromBlobOfAnArgument) {
     auto row = torch::from_blob(x.data_ptr<float>(), {4});
     return x * row;
   });
-  EXPECT_COUNTERS(report.total, because("uses a tensor of unknown origin"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 5 &&
+          because("aten::mul.Tensor uses a tensor of unknown origin, of sizes "
+                  "[4]: "));
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
 }
 
 /// Remembers all it was given.
@@ -192,8 +194,8 @@ TEST(CasesH, H2_ContainersThatGrow) {
       run.note("seen", net->seen);
     }
   });
-  EXPECT_COUNTERS(report.total, because("of 'GrowingImpl'"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(report.total, eager == 9 && because("of 'GrowingImpl'"));
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
 }
 
 struct HeapSettings {
@@ -260,14 +262,15 @@ Report expect_sees_heap() {
 
 TEST(CasesH, H2_ContentsNotDeclared) {
   const auto report = expect_sees_heap<Undeclared>();
-  EXPECT_COUNTERS(report.total, because("of 'UndeclaredImpl'"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(report.total, eager == 21 && because("of 'UndeclaredImpl'"));
+  EXPECT_COUNTERS(report.total, traces == 0 && program_calls == 0);
 }
 
 TEST(CasesH, H2_ContentsDeclared) {
   const auto report = expect_sees_heap<Declared>();
   EXPECT_COUNTERS(
       report.total, eager == 0 && traces == 6 && program_calls == 15);
+  EXPECT_COUNTERS(report.total, program_backwards == 15);
 }
 
 // What no guard can see, but a shadow run does: a result of unknown origin
@@ -286,7 +289,12 @@ TEST(CasesH, H1_ResultThatNoOperatorMade) {
   });
   given = Tensor();
   EXPECT_COUNTERS(
-      report.total, shadow_runs == 1 && because("a result is another tensor"));
+      report.total,
+      reasons ==
+          Reasons{
+              {"differs from call to call: a result is another tensor", 1}});
+  EXPECT_COUNTERS(report.total, shadow_runs == 1 && admissions == 0);
+  EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 0);
 }
 
 // What a shadow run that diverged has made is an argument like any other.
@@ -319,6 +327,13 @@ TEST(CasesH, H1_ResultOfACallThatDiverged) {
       run.note("larger", y);
     }
   });
+  EXPECT_COUNTERS(
+      report.total,
+      reasons ==
+          Reasons{
+              {"differs from call to call: aten::mul.Scalar: a number differs "
+               "(argument 'other')",
+               1}});
   EXPECT_COUNTERS(report.total, traces == 6 && program_calls == 13);
 }
 
@@ -366,7 +381,11 @@ TEST(CasesH, H3_HiddenState) {
     }
   });
   EXPECT_COUNTERS(report.total, eager == 7 && traces == 5 && graphs == 0);
-  EXPECT_COUNTERS(report.total, because("the call changes watched state"));
+  EXPECT_COUNTERS(
+      report.total,
+      because(
+          "the call changes watched state: 'EpisodicImpl': field at bytes "));
+  EXPECT_COUNTERS(report.total, program_calls == 0);
 }
 
 } // namespace

@@ -9,6 +9,7 @@
 
 #include "nets.h"
 #include "support/compare.h"
+#include "threads.h"
 
 namespace temper::testing {
 namespace {
@@ -28,11 +29,13 @@ TEST(CasesH, H4_CapturedByReference) {
         w = w - 0.5;
       }
       if (i % 5 == 4) {
-        scale = 0.5 * i;
+        scale = 0.5 * (i + 2);
       }
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 6);
+  // `w` is another tensor three times, `scale` another number once.
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 5 && program_calls == 5);
 }
 
 TEST(CasesH, H4_CapturedByReferenceNotDeclared) {
@@ -54,8 +57,10 @@ TEST(CasesH, H4_CapturedByReferenceNotDeclared) {
       }
     }
   });
-  EXPECT_COUNTERS(report.total, because("the function's captures"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 8 && because("bytes 0..7 of 'the function's captures' point "));
+  EXPECT_COUNTERS(report.total, traces == 0 && program_calls == 0);
 }
 
 TEST(CasesH, H4_CapturedByValue) {
@@ -89,7 +94,10 @@ TEST(CasesH, H4_MutableLambda) {
     }
   });
   EXPECT_COUNTERS(report.total, eager == 4 && traces == 4 && graphs == 0);
-  EXPECT_COUNTERS(report.total, because("the call changes watched state"));
+  EXPECT_COUNTERS(
+      report.total,
+      because("the call changes watched state: 'the function's captures': "));
+  EXPECT_COUNTERS(report.total, program_calls == 0);
 }
 
 struct Strategy {
@@ -154,8 +162,8 @@ TEST(CasesH, H5_FunctionsSwapped) {
     net->activation = [shift](const Tensor& x) { return x + shift; };
     call();
   });
-  EXPECT_COUNTERS(report.total, because("of 'SwappableImpl'"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(report.total, eager == 18 && because("of 'SwappableImpl'"));
+  EXPECT_COUNTERS(report.total, traces == 0 && program_calls == 0);
 }
 
 struct BranchingImpl : temper::Module<BranchingImpl> {
@@ -200,7 +208,7 @@ TEST(CasesH, H6_FieldAsFactorAndInABranch) {
   });
   EXPECT_COUNTERS(
       report.total, eager == 0 && program_calls == 7 && graphs <= 4);
-  EXPECT_COUNTERS(report.total, program_backwards == 7);
+  EXPECT_COUNTERS(report.total, traces == 17 && program_backwards == 7);
 }
 
 /// A subclass with a field of its own, behind the parts its base declares.
@@ -221,8 +229,9 @@ TEST(CasesH, H6_SubclassOfACompiledClass) {
       run.note("y", net(torch::ones({2, 4})));
     }
   });
-  EXPECT_COUNTERS(report.total, because("the fields of 'ShiftedImpl'"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total, eager == 9 && because("the fields of 'ShiftedImpl'"));
+  EXPECT_COUNTERS(report.total, traces == 0 && program_calls == 0);
 }
 
 struct KnownShiftedImpl : BranchingImpl {
@@ -287,8 +296,12 @@ TEST(CasesH, H7_ThreadsInside) {
     worker.join();
     return half + other.get() + x;
   });
-  EXPECT_COUNTERS(report.total, because("uses a tensor of unknown origin"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 5 &&
+          because("aten::add.Tensor uses a tensor of unknown origin, of sizes "
+                  "[3, 4]: "));
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
 }
 
 TEST(CasesH, H7_ThreadsOnResultsOfOperators) {
@@ -298,25 +311,42 @@ TEST(CasesH, H7_ThreadsOnResultsOfOperators) {
     auto later = std::async(std::launch::async, [y] { return y.cos() + 1; });
     return later.get() * y;
   });
-  EXPECT_COUNTERS(report.total, because("uses a tensor of unknown origin"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 5 &&
+          because("aten::mul.Tensor uses a tensor of unknown origin, of sizes "
+                  "[3, 4]: "));
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
+}
+
+// Writes each row in a loop that ATen's threads share.
+Tensor rows_in_parallel(Tensor x) {
+  auto y = torch::empty({3, 4});
+  at::parallel_for(0, 3, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      y[i].copy_(x[i] * static_cast<double>(i + 1));
+    }
+  });
+  return y * 2;
 }
 
 TEST(CasesH, H7_ParallelFor) {
-  const auto report = expect_values([](Tensor x) {
-    auto y = torch::empty({3, 4});
-    at::parallel_for(0, 3, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        y[i].copy_(x[i] * static_cast<double>(i + 1));
-      }
-    });
-    return y * 2;
-  });
-  // With one thread there is no other that would work on shadows.
+  const ThreadCount two(2);
+  const auto report = expect_values(&rows_in_parallel);
+  // The trace tells, or the shadow run: it depends on what the call's own
+  // thread does at that moment.
   EXPECT_COUNTERS(
       report.total,
-      at::get_num_threads() == 1 ||
-          because("the data of a tensor is read outside of tensor ops"));
+      because("the data of a tensor is read outside of tensor ops"));
+  EXPECT_COUNTERS(report.total, program_calls == 0);
+}
+
+TEST(CasesH, H7_ParallelForOnOneThread) {
+  // There is no other thread that would work on shadows.
+  const ThreadCount one(1);
+  const auto report = expect_values(&rows_in_parallel);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 5);
 }
 
 TEST(CasesH, H7_RandomEngineOfTheUser) {
@@ -331,8 +361,10 @@ TEST(CasesH, H7_RandomEngineOfTheUser) {
       run.note("y", f(torch::ones({3})));
     }
   });
-  EXPECT_COUNTERS(report.total, because("the function's captures"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 6 && because("bytes 0..7 of 'the function's captures' point "));
+  EXPECT_COUNTERS(report.total, traces == 0 && program_calls == 0);
 }
 
 struct EngineImpl : temper::Module<EngineImpl> {
@@ -377,7 +409,8 @@ TEST(CasesH, H7_RandomEngineAsAFieldNotUsed) {
       run.note("y", net(torch::ones({3})));
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 5);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 5);
 }
 
 TEST(CasesH, H7_StaticLocalCache) {
@@ -385,8 +418,12 @@ TEST(CasesH, H7_StaticLocalCache) {
     static const Tensor table = torch::linspace(0, 1, 4);
     return x * table;
   });
-  EXPECT_COUNTERS(report.total, because("uses a tensor of unknown origin"));
-  EXPECT_COUNTERS(report.total, program_calls == 0);
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 5 &&
+          because("aten::mul.Tensor uses a tensor of unknown origin, of sizes "
+                  "[4]: "));
+  EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
 }
 
 TEST(CasesH, H7_ALogLineEachCall) {
@@ -396,7 +433,8 @@ TEST(CasesH, H7_ALogLineEachCall) {
     log.push_back("call on " + std::to_string(x.size(0)) + " rows");
     return x + 1;
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 5);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 5);
 }
 
 } // namespace

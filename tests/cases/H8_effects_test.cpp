@@ -14,7 +14,10 @@ using torch::Tensor;
 namespace nn = torch::nn;
 
 // Writes that no version counter shows; programs read live weights.
-void expect_live(const std::function<void(Trial&, TwoLayers&)>& write) {
+// `new_states`: how often guards see another state because of them.
+void expect_live(
+    const std::function<void(Trial&, TwoLayers&)>& write,
+    int64_t new_states = 0) {
   const auto report = expect_same([&](Trial& run) {
     TwoLayers net;
     run.compile(net);
@@ -34,7 +37,10 @@ void expect_live(const std::function<void(Trial&, TwoLayers&)>& write) {
       }
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards >= 4);
+  EXPECT_COUNTERS(report.total, calls == 18 && eager == 0);
+  EXPECT_COUNTERS(report.total, traces == 2 + 2 * new_states);
+  EXPECT_COUNTERS(report.total, program_calls == 16 - 2 * new_states);
+  EXPECT_COUNTERS(report.total, program_backwards == 8 - new_states);
 }
 
 TEST(CasesH, H8_DataCopy) {
@@ -60,11 +66,13 @@ TEST(CasesH, H8_SetData) {
 }
 
 TEST(CasesH, H8_NewTensorAtAFreedAddress) {
-  expect_live([](Trial&, TwoLayers& net) {
-    const auto sizes = net->first->bias.sizes().vec();
-    net->first->bias.reset();
-    net->first->bias = torch::randn(sizes).requires_grad_();
-  });
+  expect_live(
+      [](Trial&, TwoLayers& net) {
+        const auto sizes = net->first->bias.sizes().vec();
+        net->first->bias.reset();
+        net->first->bias = torch::randn(sizes).requires_grad_();
+      },
+      /*new_states=*/4);
 }
 
 TEST(CasesH, H8_ArgumentsAtFreedAddresses) {
@@ -76,6 +84,7 @@ TEST(CasesH, H8_ArgumentsAtFreedAddresses) {
     }
   });
   EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 1);
+  EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 28);
 }
 
 TEST(CasesH, H9_BiasChangedBeforeBackward) {
@@ -96,7 +105,9 @@ TEST(CasesH, H9_BiasChangedBeforeBackward) {
       run.note_module("net", *net);
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards > 0);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 5);
+  EXPECT_COUNTERS(report.total, program_backwards == 5);
 }
 
 TEST(CasesH, H10_Equal) {
@@ -115,8 +126,15 @@ TEST(CasesH, H10_Equal) {
     auto nan = torch::full({3}, std::nan(""));
     run.note("nan", f(nan, nan));
   });
-  EXPECT_COUNTERS(report.total, because("aten::equal of different tensors"));
-  EXPECT_COUNTERS(report.total, program_calls == 3);
+  EXPECT_COUNTERS(
+      report.total,
+      reasons ==
+          Reasons{
+              {"data dependence: aten::equal of different tensors decides "
+               "what runs",
+               5}});
+  // Of one tensor with itself it is none.
+  EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 3);
 }
 
 TEST(CasesH, H10_MultiheadAttention) {
@@ -141,8 +159,14 @@ TEST(CasesH, H10_MultiheadAttention) {
     }
   });
   EXPECT_COUNTERS(
-      report.total, eager == 4 && because("aten::equal of different tensors"));
+      report.total,
+      reasons ==
+          Reasons{
+              {"data dependence: aten::equal of different tensors decides "
+               "what runs",
+               4}});
   EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 4);
+  EXPECT_COUNTERS(report.total, program_backwards == 4);
 }
 
 TEST(CasesH, H11_TryCatchInside) {
@@ -165,7 +189,9 @@ TEST(CasesH, H11_TryCatchInside) {
     }
   });
   EXPECT_COUNTERS(
-      report.total, because("aten::mm threw, and the call went on"));
+      report.total,
+      reasons == Reasons{{"aten::mm threw, and the call went on", 3}});
+  EXPECT_COUNTERS(report.total, traces == 2);
   EXPECT_COUNTERS(report.total, program_calls == 3 && program_backwards == 3);
 }
 
@@ -210,7 +236,9 @@ TEST(CasesH, H11_ThrowsMidway) {
       run.note_module("net", *net);
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 8);
+  // The bad calls are another signature, which is traced each time it throws.
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 4 && program_calls == 8);
   EXPECT_COUNTERS(report.total, program_backwards == 8);
 }
 
@@ -227,7 +255,8 @@ TEST(CasesH, H11_OperatorThrowsOnBadSizes) {
       run.note("x", x);
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 6);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 4 && program_calls == 6);
 }
 
 TEST(CasesH, H11_IndexOutOfRange) {
@@ -247,7 +276,9 @@ TEST(CasesH, H11_IndexOutOfRange) {
     }
   });
   EXPECT_COUNTERS(
-      report.total, eager == 2 && because("an operator of its program threw"));
+      report.total,
+      reasons == Reasons{{"an operator of its program threw", 2}});
+  EXPECT_COUNTERS(report.total, traces == 1);
   EXPECT_COUNTERS(report.total, program_calls == 7 && program_backwards == 7);
 }
 
@@ -272,7 +303,9 @@ TEST(CasesH, H11_HookThrowsInBackward) {
       }
     }
   });
-  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards == 8);
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 8);
+  EXPECT_COUNTERS(report.total, program_backwards == 8);
 }
 
 } // namespace

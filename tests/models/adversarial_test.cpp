@@ -44,8 +44,6 @@ TEMPER_MODULE(Critic);
 
 /// Both nets with their optimizers.
 struct Opponents {
-  static constexpr bool kCompiles = true;
-
   Opponents(Trial& run, const Plan& plan)
       : generator_steps(make_optimizer(plan, generator->parameters())),
         critic_steps(make_optimizer(plan, critic->parameters())) {
@@ -77,7 +75,11 @@ struct GanModel : Opponents {
   using Opponents::Opponents;
   // The critic on real and fake: one backward for both. Then critic and
   // generator in one.
-  static constexpr int64_t kBackwards = 4;
+  static constexpr Work kWork = {
+      .signatures = 5,
+      .graphs = 5,
+      .backwards = 4,
+      .waiting = 1};
 
   void train(Trial& run, const Batch& batch) {
     generator->train();
@@ -110,8 +112,17 @@ TEMPER_TEST_MODEL(Gan, GanModel);
 
 struct PenaltyModel : Opponents {
   using Opponents::Opponents;
-  // A second derivative of the critic's call; it may run eagerly.
-  static constexpr bool kCompiles = false;
+  // A second derivative of the critic's call, which is therefore eager; the
+  // other three calls of a step are compiled, two of them with the backward.
+  static constexpr Work kWork = {
+      .signatures = 4,
+      .graphs = 4,
+      .backwards = 2,
+      .waiting = 1,
+      .failed_traces = 1,
+      .eager = 4,
+      .reason =
+          "double backward (create_graph) through the call (after 'out.bias')"};
 
   void train(Trial& run, const Batch& batch) {
     generator->train();

@@ -115,6 +115,10 @@ TEMPER_MODULE(Llama);
 
 struct LlamaModel : Supervised<LlamaModel, Llama> {
   using Supervised::Supervised;
+  // Training, the prompt, and each of five positions of a token; all tokens
+  // behind a prompt have one graph.
+  static constexpr Work kWork = {.signatures = 7, .graphs = 3};
+
   static Batch batch(int64_t n) {
     return {torch::randint(Llama::Impl::kVocabulary, {n, 7}, torch::kLong)};
   }
@@ -142,7 +146,7 @@ TEMPER_TEST_MODEL(Llama, LlamaModel);
 
 // What is in the cache after decoding is what one call on all tokens computes.
 TEST(LlamaCache, DecodingAgreesWithOneCall) {
-  expect_same([](Trial& run) {
+  const auto report = expect_same([](Trial& run) {
     const torch::NoGradGuard no_grad;
     Llama net;
     run.compile(net);
@@ -159,6 +163,11 @@ TEST(LlamaCache, DecodingAgreesWithOneCall) {
       run.note("cache", net->v_cache);
     }
   });
+  // The whole, and each of six positions.
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 7 && program_calls == 12);
+  // The first position sees a cache of size 1.
+  EXPECT_COUNTERS(report.total, graphs == 3 && compiles == 3);
 }
 
 } // namespace

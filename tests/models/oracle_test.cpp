@@ -164,20 +164,20 @@ TEST(Oracle, CountersAreSubtracted) {
 
 TEST(Oracle, ReasonsOfEagerCalls) {
   Counters none;
-  EXPECT_FALSE(reasoned(none));
+  EXPECT_TRUE(counts_nothing(none));
   EXPECT_FALSE(because(none, {}));
   Counters some;
   some.eager_calls = {
       {"data dependence: aten::nonzero", 1}, {"fields of 'Net' change", 2}};
-  EXPECT_TRUE(reasoned(some));
+  EXPECT_FALSE(counts_nothing(some));
   EXPECT_TRUE(because(some, {"aten::nonzero", "'Net'"}));
   EXPECT_FALSE(because(some, {"aten::nonzero"})); // Not all are told.
   EXPECT_FALSE(because(some, {"aten::nonzero", "'Net'", "aten::item"}));
-  for (const auto* nothing : {" ", "not supported"}) {
-    some.eager_calls[nothing] = 1;
-    EXPECT_FALSE(reasoned(some)) << nothing;
-    some.eager_calls.erase(nothing);
-  }
+  EXPECT_EQ(eager_for(some, "'Net'"), 2);
+  EXPECT_EQ(eager_for(some, "e"), 3);
+  EXPECT_EQ(eager_for(some, "aten::item"), 0);
+  EXPECT_COUNTERS(
+      some, eager == 3 && reasons.at("data dependence: aten::nonzero") == 1);
   Tally tally;
   tally.explain = "signature 0: admitted";
   EXPECT_TRUE(explains(tally, "admitted"));

@@ -26,8 +26,9 @@ struct QNetImpl : temper::Module<QNetImpl> {
 TEMPER_MODULE(QNet);
 
 struct DqnModel {
-  static constexpr bool kCompiles = true;
-  static constexpr int64_t kBackwards = 1;
+  // The net with grad and without, and the target net, whose graph is the
+  // latter's.
+  static constexpr Work kWork = {.signatures = 3};
 
   DqnModel(Trial& run, const Plan& plan)
       : target(std::dynamic_pointer_cast<QNetImpl>(net->clone())),
@@ -110,8 +111,7 @@ struct ActorCriticImpl : temper::Module<ActorCriticImpl> {
 TEMPER_MODULE(ActorCritic);
 
 struct PpoModel {
-  static constexpr bool kCompiles = true;
-  static constexpr int64_t kBackwards = 2;
+  static constexpr Work kWork = {.backwards = 2};
 
   PpoModel(Trial& run, const Plan& plan)
       : optimizer(make_optimizer(plan, net->parameters())) {

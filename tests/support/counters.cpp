@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <iterator>
 #include <sstream>
 
 namespace temper::testing {
@@ -28,6 +27,23 @@ Counters combine(const Counters& a, const Counters& b, int64_t sign) {
   }
   return result;
 }
+
+// A program that ran without temper has counted nothing, whatever its tests
+// looked at.
+class NothingCounted : public ::testing::Environment {
+ public:
+  void TearDown() override {
+    EXPECT_TRUE(counts_nothing(temper::counters()))
+        << "TEMPER_DISABLE is set, but\n"
+        << describe(temper::counters());
+  }
+};
+[[maybe_unused]] const bool is_disabled = [] {
+  if (disabled()) {
+    ::testing::AddGlobalTestEnvironment(new NothingCounted); // Owns it.
+  }
+  return disabled();
+}();
 
 } // namespace
 
@@ -56,34 +72,6 @@ std::string describe(const Tally& tally) {
   return describe(static_cast<const Counters&>(tally)) + tally.explain;
 }
 
-bool reasoned(const Counters& counters) {
-  constexpr std::string_view kSubjects[] = {
-      "::",
-      "'",
-      "argument",
-      "backward",
-      "call",
-      "code",
-      "constant",
-      "gradient",
-      "limit of",
-      "operator",
-      "random numbers",
-      "result",
-      "state",
-      "tensor"};
-  for (const auto& [reason, count] : counters.eager_calls) {
-    const bool names = std::any_of(
-        std::begin(kSubjects), std::end(kSubjects), [&](auto subject) {
-          return reason.find(subject) != std::string::npos;
-        });
-    if (!names) {
-      return false;
-    }
-  }
-  return counters.eager_total() > 0;
-}
-
 bool because(
     const Counters& counters,
     std::initializer_list<std::string_view> texts) {
@@ -106,6 +94,14 @@ bool because(
   return counters.eager_total() > 0 && each_is_said && no_other;
 }
 
+int64_t eager_for(const Counters& counters, std::string_view text) {
+  int64_t sum = 0;
+  for (const auto& [reason, count] : counters.eager_calls) {
+    sum += reason.find(text) == std::string::npos ? 0 : count;
+  }
+  return sum;
+}
+
 bool explains(const Tally& tally, std::string_view text) {
   return tally.explain.find(text) != std::string::npos;
 }
@@ -114,6 +110,17 @@ bool disabled() {
   const char* value = std::getenv("TEMPER_DISABLE");
   return value != nullptr && std::string(value) != "0" &&
       std::string(value) != "";
+}
+
+bool has_mutant() {
+  const char* value = std::getenv("TEMPER_TEST_MUTANT");
+  return value != nullptr && *value != '\0';
+}
+
+bool counts_nothing(const Counters& c) {
+  return c.calls == 0 && c.program_calls == 0 && c.traces == 0 &&
+      c.shadow_runs == 0 && c.admissions == 0 && c.graphs == 0 &&
+      c.compiles == 0 && c.program_backwards == 0 && c.eager_calls.empty();
 }
 
 } // namespace temper::testing

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <map>
 #include <string>
 #include <string_view>
 
@@ -24,9 +25,8 @@ Counters add(const Counters& sum, const Counters& more);
 std::string describe(const Counters& counters);
 std::string describe(const Tally& tally);
 
-/// True iff there were eager calls, and the reason of each names an operator,
-/// something by its name in quotes, or a part of the call.
-bool reasoned(const Counters& counters);
+/// Eager calls by reason.
+using Reasons = std::map<std::string, int64_t>;
 
 /// True iff there were eager calls, the reason of each contains one of `texts`,
 /// and each of `texts` is in one.
@@ -34,21 +34,35 @@ bool because(
     const Counters& counters,
     std::initializer_list<std::string_view> texts);
 
+/// Eager calls for reasons that contain `text`.
+int64_t eager_for(const Counters& counters, std::string_view text);
+
 /// True iff `text` is in what `explain` said.
 bool explains(const Tally& tally, std::string_view text);
 
 /// True where TEMPER_DISABLE switches temper off: the tests then show that
-/// nothing else changes, and there is nothing to count.
+/// nothing else changes, and all counters must be 0.
 bool disabled();
+
+/// True where TEMPER_TEST_MUTANT makes graphs wrong: values must tell, so
+/// counters are not looked at.
+bool has_mutant();
+
+/// True iff all counters are 0.
+bool counts_nothing(const Counters& counters);
 
 } // namespace temper::testing
 
 /// The names that a condition on counters may use are the fields of
-/// `Counters`, `eager` (all eager calls), `with_reason` (there were some, see
-/// `reasoned`), `because(texts...)` (for these reasons and no other) and, of a
-/// `Tally`, `explains(text)`.
+/// `Counters`, `eager` (all eager calls), `reasons` (eager calls by reason),
+/// `eager_for(text)` (those whose reason contains the text),
+/// `because(texts...)` (there were some, for reasons that contain these texts
+/// and for no other) and, of a `Tally`, `explains(text)`.
 ///   EXPECT_COUNTERS(tally, eager == 0 && program_calls == calls);
-///   EXPECT_COUNTERS(tally, because("aten::nonzero") && program_calls == 0);
+///   EXPECT_COUNTERS(tally, reasons == Reasons{{"limit of graphs reached",
+///   3}}); EXPECT_COUNTERS(tally, because("aten::nonzero") && program_calls ==
+///   0);
+/// With TEMPER_DISABLE the condition is that nothing was counted.
 #define EXPECT_COUNTERS(tally, ...)                                            \
   do {                                                                         \
     const auto& tally_ = (tally);                                              \
@@ -62,8 +76,11 @@ bool disabled();
       [[maybe_unused]] const int64_t compiles = c_.compiles;                   \
       [[maybe_unused]] const int64_t program_backwards = c_.program_backwards; \
       [[maybe_unused]] const int64_t eager = c_.eager_total();                 \
-      [[maybe_unused]] const bool with_reason =                                \
-          ::temper::testing::reasoned(c_);                                     \
+      [[maybe_unused]] const ::temper::testing::Reasons& reasons =             \
+          c_.eager_calls;                                                      \
+      [[maybe_unused]] const auto eager_for = [&c_](const auto& text_) {       \
+        return ::temper::testing::eager_for(c_, text_);                        \
+      };                                                                       \
       [[maybe_unused]] const auto because = [&c_](const auto&... texts_) {     \
         return ::temper::testing::because(c_, {texts_...});                    \
       };                                                                       \
@@ -72,7 +89,10 @@ bool disabled();
       };                                                                       \
       return (__VA_ARGS__);                                                    \
     };                                                                         \
-    EXPECT_TRUE(::temper::testing::disabled() || holds_(tally_))               \
+    EXPECT_TRUE(                                                               \
+        ::temper::testing::disabled()                                          \
+            ? ::temper::testing::counts_nothing(tally_)                        \
+            : ::temper::testing::has_mutant() || holds_(tally_))               \
         << "counters: expected " #__VA_ARGS__ "\n"                             \
         << ::temper::testing::describe(tally_);                                \
   } while (false)

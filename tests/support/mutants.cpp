@@ -108,6 +108,24 @@ constexpr Mutant kMutants[] = {
     {"skip_epilogue_copy", &passes::mutants::skip_epilogue_copy},
 };
 
+// Says of each test suite what became of it.
+class MutantReporter : public ::testing::EmptyTestEventListener {
+ public:
+  explicit MutantReporter(const Mutant& mutant) : mutant_(mutant) {}
+
+  void OnTestSuiteEnd(const ::testing::TestSuite& suite) override {
+    const int changed = passes::mutants::Scope::changed();
+    std::cout << "mutant " << mutant_.name << " in " << suite.name()
+              << ": changed " << changed - changed_before_ << " graphs, "
+              << suite.failed_test_count() << " tests failed" << std::endl;
+    changed_before_ = changed;
+  }
+
+ private:
+  const Mutant& mutant_;
+  int changed_before_ = 0;
+};
+
 class MutantEnvironment : public ::testing::Environment {
  public:
   explicit MutantEnvironment(const Mutant& mutant) : mutant_(mutant) {}
@@ -138,8 +156,10 @@ bool install_mutant() {
     if (list) {
       std::cout << mutant.name << '\n';
     } else if (std::string_view(name) == mutant.name) {
-      // Googletest owns it.
+      // Googletest owns them.
       ::testing::AddGlobalTestEnvironment(new MutantEnvironment(mutant));
+      ::testing::UnitTest::GetInstance()->listeners().Append(
+          new MutantReporter(mutant));
       return true;
     }
   }

@@ -6,8 +6,9 @@
 namespace temper::testing {
 
 /// Registers an environment of the test program that switches the mutant on,
-/// and says at the end how many graphs it changed, if there is one in the
-/// environment. True iff there is; ends the program if nobody knows its name
+/// and says at the end, and for each test suite, how many graphs it changed, if
+/// there is one in the environment. True iff there is; ends the program if
+/// nobody knows its name
 /// ("list" is answered with all names).
 bool install_mutant();
 
