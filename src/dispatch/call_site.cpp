@@ -129,7 +129,7 @@ std::shared_ptr<Signature> CallSite::Impl::add(
   if (base::log_on(base::Topic::kGuard) && !signatures.empty() &&
       !signatures.back()->loose) {
     const auto& last = *signatures.back();
-    auto difference = global.difference(last.global);
+    auto difference = last.global.difference(global);
     if (difference.empty()) {
       difference = watch->difference(*last.state);
     }

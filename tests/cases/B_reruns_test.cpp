@@ -439,7 +439,7 @@ TEST(CasesBDeathTest, Reruns_LongHistoriesAreFreedWithoutRecursion) {
         x.sum().backward({}, /*retain_graph=*/true);
       }
     }
-    EXPECT_GT(temper::counters_of(f).program_calls, 59000);
+    EXPECT_GT(temper::counters_of(f).program_calls, disabled() ? -1 : 59000);
     x = Tensor();
   });
 }

@@ -470,8 +470,8 @@ TEST(CasesH, Objects_CustomBackwardsOfTwoKindsInTurn) {
   EXPECT_COUNTERS(
       report.total,
       reasons == Reasons{{"a backward of a kind not seen before", 1}});
-  EXPECT_COUNTERS(report.total, traces == 7 && program_calls == 9);
-  EXPECT_COUNTERS(report.total, program_backwards == 8);
+  EXPECT_COUNTERS(report.total, traces == 5 && program_calls == 11);
+  EXPECT_COUNTERS(report.total, program_backwards == 10);
 }
 
 TEST(CasesH, Objects_CustomBackwardsThatReadData) {

@@ -176,8 +176,10 @@ TEST(Oracle, ReasonsOfEagerCalls) {
   EXPECT_EQ(eager_for(some, "'Net'"), 2);
   EXPECT_EQ(eager_for(some, "e"), 3);
   EXPECT_EQ(eager_for(some, "aten::item"), 0);
-  EXPECT_COUNTERS(
-      some, eager == 3 && reasons.at("data dependence: aten::nonzero") == 1);
+  if (!disabled()) {
+    EXPECT_COUNTERS(
+        some, eager == 3 && reasons.at("data dependence: aten::nonzero") == 1);
+  }
   Tally tally;
   tally.explain = "signature 0: admitted";
   EXPECT_TRUE(explains(tally, "admitted"));
