@@ -53,13 +53,9 @@ c10::IValue argument_of(
       return operand.constant;
     case Operand::Kind::kSlot:
       return graph.slots[static_cast<size_t>(operand.slots[0])];
-    case Operand::Kind::kSlotList: {
-      std::vector<c10::IValue> list;
-      for (const auto slot : operand.slots) {
-        list.push_back(graph.slots[static_cast<size_t>(slot)]);
-      }
-      return graph::list_of_slots(list, graph::is_scalar_list(schema));
-    }
+    case Operand::Kind::kSlotList:
+      return graph::list_of_slots(
+          operand.slots, graph.slots.data(), graph::is_scalar_list(schema));
     case Operand::Kind::kObject:
       break;
   }

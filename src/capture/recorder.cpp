@@ -172,9 +172,7 @@ void Recorder::end_call(const std::vector<at::Tensor>& results) {
 
 void Recorder::let_go_of_argument(int32_t index) {
   const at::Tensor argument = arguments_[static_cast<size_t>(index)];
-  auto* impl = argument.unsafeGetTensorImpl();
-  const at::Tensor memory(impl->shallow_copy_and_detach(
-      impl->version_counter(), /*allow_tensor_metadata_change=*/false));
+  const auto memory = memory_of(argument);
   for (auto* held : {&arguments_, &own_arguments_}) {
     for (auto& each : *held) {
       if (each.is_same(argument)) {
@@ -315,10 +313,10 @@ void Recorder::record_results(
     fail(info.name + " returned a view that its schema does not announce");
   }
   trace_.rng |= info.rng;
-  const auto made = op.results;
   trace_.graph.ops.push_back(std::move(op));
   trace_.ops.push_back(record);
   if (!info.aten && !record.view) {
+    const auto made = trace_.graph.ops.back().results; // More ops follow.
     for (const auto value : made) {
       if (value >= first_new) {
         add_expected_layout(ledger_.object(value), value, info.name);

@@ -1,4 +1,4 @@
-// Where the tensors of a trace are at a call.
+// What the tensors of a trace are, and where at a call.
 #include "capture/trace.h"
 
 #include <c10/core/UndefinedTensorImpl.h>
@@ -18,6 +18,12 @@ at::Tensor Binding::tensor(const std::vector<at::Tensor>& arguments) const {
 bool is_recordable(const at::Tensor& tensor) {
   return tensor.layout() == c10::kStrided && !tensor.is_nested() &&
       tensor.unsafeGetTensorImpl()->has_storage() && !tensor.is_quantized();
+}
+
+at::Tensor memory_of(const at::Tensor& tensor) {
+  auto* impl = tensor.unsafeGetTensorImpl();
+  return at::Tensor(impl->shallow_copy_and_detach(
+      impl->version_counter(), /*allow_tensor_metadata_change=*/true));
 }
 
 } // namespace temper::capture

@@ -85,4 +85,8 @@ struct Trace {
 /// memory.
 bool is_recordable(const at::Tensor& tensor);
 
+/// A tensor's memory as it is now, with its version counter, without the tensor
+/// itself and its history.
+at::Tensor memory_of(const at::Tensor& tensor);
+
 } // namespace temper::capture

@@ -65,15 +65,6 @@ c10::IValue tensor_list(const Argument& argument, const Frame& frame) {
   return list;
 }
 
-c10::IValue slot_list(const Argument& argument, const Frame& frame) {
-  std::vector<c10::IValue> values;
-  values.reserve(argument.index.size());
-  for (const int32_t i : argument.index) {
-    values.push_back(frame.slots[static_cast<size_t>(i)]);
-  }
-  return graph::list_of_slots(values, argument.scalars);
-}
-
 c10::IValue boxed(const Argument& argument, const Frame& frame) {
   switch (argument.kind) {
     case Argument::Kind::kNone:
@@ -87,7 +78,8 @@ c10::IValue boxed(const Argument& argument, const Frame& frame) {
     case Argument::Kind::kSlot:
       return frame.slots[static_cast<size_t>(argument.single)];
     case Argument::Kind::kSlotList:
-      return slot_list(argument, frame);
+      return graph::list_of_slots(
+          argument.index, frame.slots, argument.scalars);
     case Argument::Kind::kObject:
       return frame.objects[static_cast<size_t>(argument.single)];
   }

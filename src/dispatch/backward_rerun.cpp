@@ -185,9 +185,7 @@ BackwardRerun::BackwardRerun(
         histories_[i].input = edge.input_nr;
       }
     }
-    auto* impl = argument.unsafeGetTensorImpl();
-    arguments_.emplace_back(impl->shallow_copy_and_detach(
-        impl->version_counter(), /*allow_tensor_metadata_change=*/true));
+    arguments_.push_back(capture::memory_of(argument));
   }
   for (const auto input : plan_->forward_inputs) {
     const auto tensor = input_tensor(*plan_, input, arguments_);

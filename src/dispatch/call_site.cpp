@@ -111,17 +111,11 @@ std::shared_ptr<Signature> CallSite::Impl::add(
     });
   }
   if (is_full()) {
-    if (!said_limit) {
-      said_limit = true;
-      base::warn(c10::str(
-          "'",
-          name,
-          "' has reached its limit of ",
-          options.max_signatures,
-          " signatures; calls with new ones run eagerly. Raise it with "
-          "CompileOptions().max_signatures(n) or make sizes and fields vary "
-          "less."));
-    }
+    say_limit(
+        options.max_signatures,
+        " signatures; calls with new ones run eagerly. Raise it with "
+        "CompileOptions().max_signatures(n) or make sizes and fields vary "
+        "less.");
     TEMPER_LOG(
         kEager, "'", name, "' runs eagerly: limit of signatures reached");
     return nullptr;

@@ -9,17 +9,6 @@ namespace temper::dispatch {
 
 using torch::autograd::SavedVariable;
 
-namespace {
-
-// A tensor's memory as it is now, without the tensor and its history.
-at::Tensor memory_of(const at::Tensor& tensor) {
-  auto* impl = tensor.unsafeGetTensorImpl();
-  return at::Tensor(impl->shallow_copy_and_detach(
-      impl->version_counter(), /*allow_tensor_metadata_change=*/false));
-}
-
-} // namespace
-
 // External tensors go through SavedVariable, whose version check raises eager's
 // error; a detached alias spares the cycle output -> node -> output and shares
 // the version counter.
@@ -43,8 +32,8 @@ SavedValues::SavedValues(
       // engine's care in freeing long ones.
       const bool itself = !saved.only_views && input.is_leaf() &&
           !plan.is_rewritten(saved.index);
-      external_[s] =
-          SavedVariable(itself ? input : memory_of(input), /*is_output=*/false);
+      external_[s] = SavedVariable(
+          itself ? input : capture::memory_of(input), /*is_output=*/false);
     } else if (saved.kind == Kind::kOutput) {
       external_[s] =
           SavedVariable(outputs[index].detach(), /*is_output=*/false);

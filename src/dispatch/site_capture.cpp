@@ -157,7 +157,8 @@ capture::FindWatched finder(std::shared_ptr<const Snapshot> state) {
 
 // A call that is being traced.
 struct Tracing {
-  Tracing(const Call& traced, const Signature& signature);
+  Tracing(const Call& traced, const Signature& signature)
+      : Tracing(traced, signature, names_of(traced)) {}
 
   /// What happened during the call that another thread may have done, so that
   /// it is worth while to look again; empty if nothing.
@@ -173,17 +174,24 @@ struct Tracing {
   std::unique_ptr<capture::Recorder> recorder;
 
  private:
+  Tracing(
+      const Call& traced,
+      const Signature& signature,
+      std::vector<std::string> names);
   bool can_rewrite(const Signature& signature, size_t i) const;
 };
 
-Tracing::Tracing(const Call& traced, const Signature& signature)
+Tracing::Tracing(
+    const Call& traced,
+    const Signature& signature,
+    std::vector<std::string> names)
     : call(traced),
       first_sequence_number(at::sequence_number::peek()),
       edges(edges_before(call)),
-      objects(call, names_of(call), *signature.state),
+      objects(call, names, *signature.state),
       recorder(std::make_unique<capture::Recorder>(
           call.tensors,
-          names_of(call),
+          std::move(names),
           finder(signature.state))) {}
 
 std::string Tracing::disturbance(const Signature& signature) const {
@@ -312,7 +320,16 @@ void CallSite::Impl::finish_trace(
     const Result& result) {
   auto& recorder = *tracing.recorder;
   const auto& unsupported = recorder.trace().unsupported;
-  auto why = unsupported.empty() ? tracing.disturbance(*signature) : "";
+  const auto refuse = [&] {
+    if (!loosened(signature, call, unsupported)) {
+      give_up(*signature, unsupported);
+    }
+  };
+  if (!unsupported.empty()) {
+    refuse();
+    return;
+  }
+  auto why = tracing.disturbance(*signature);
   if (why.empty() && runs_hooks(recorder.trace(), call.tensors)) {
     why = kRunsHooks; // Another call may have none.
   }
@@ -336,9 +353,7 @@ void CallSite::Impl::finish_trace(
     plan_results(*plan, results, call, recorder);
   }
   if (!unsupported.empty()) {
-    if (!loosened(signature, call, unsupported)) {
-      give_up(*signature, unsupported);
-    }
+    refuse();
     return;
   }
   for (const auto& tensor : results) {

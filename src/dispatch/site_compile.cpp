@@ -145,6 +145,13 @@ void CallSite::Impl::retry(Signature& signature, const std::string& reason) {
   give_up(signature, reason);
 }
 
+void CallSite::Impl::say_limit(int64_t limit, const char* rest) {
+  if (!said_limit) {
+    said_limit = true;
+    base::warn(c10::str("'", name, "' has reached its limit of ", limit, rest));
+  }
+}
+
 bool CallSite::Impl::admits_graph(const base::Hash128& skeleton) {
   const std::scoped_lock lock(mutex);
   if (graphs.contains(skeleton)) {
@@ -154,16 +161,10 @@ bool CallSite::Impl::admits_graph(const base::Hash128& skeleton) {
     graphs.insert(skeleton);
     return true;
   }
-  if (!said_limit) {
-    said_limit = true;
-    base::warn(c10::str(
-        "'",
-        name,
-        "' has reached its limit of ",
-        options.max_graphs,
-        " graphs; calls that need others run eagerly. Raise it with "
-        "CompileOptions().max_graphs(n)."));
-  }
+  say_limit(
+      options.max_graphs,
+      " graphs; calls that need others run eagerly. Raise it with "
+      "CompileOptions().max_graphs(n).");
   return false;
 }
 

@@ -210,6 +210,9 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
       bool proved);
   /// Fills what a plan needs to run. The reason why not, if it can't.
   std::string complete(Plan& plan, capture::Trace trace);
+  /// Warns once that a limit is reached; `rest`: of what, and the remedy. Under
+  /// the mutex.
+  void say_limit(int64_t limit, const char* rest);
   /// True iff the site may have this graph, too.
   bool admits_graph(const base::Hash128& skeleton);
   /// Something threw that should not: the user's call or backward goes on.

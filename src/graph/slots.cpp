@@ -47,12 +47,13 @@ bool is_scalar_list(const c10::Argument& argument) {
 }
 
 c10::IValue list_of_slots(
-    const std::vector<c10::IValue>& values,
+    const std::vector<int32_t>& indices,
+    const c10::IValue* slots,
     bool scalars) {
   const auto make = [&](auto list, auto element) {
-    list.reserve(values.size());
-    for (const auto& value : values) {
-      list.push_back(element(value));
+    list.reserve(indices.size());
+    for (const auto index : indices) {
+      list.push_back(element(slots[index]));
     }
     return c10::IValue(std::move(list));
   };
@@ -60,11 +61,11 @@ c10::IValue list_of_slots(
     return make(
         c10::List<at::Scalar>(), [](const auto& v) { return v.toScalar(); });
   }
-  if (!values.empty() && values[0].isDouble()) {
+  if (!indices.empty() && slots[indices[0]].isDouble()) {
     return make(
         c10::List<double>(), [](const auto& v) { return v.toDouble(); });
   }
-  if (!values.empty() && values[0].isBool()) {
+  if (!indices.empty() && slots[indices[0]].isBool()) {
     return make(c10::List<bool>(), [](const auto& v) { return v.toBool(); });
   }
   return make(c10::List<int64_t>(), [](const auto& v) { return v.toInt(); });

@@ -5,6 +5,7 @@
 #include <ATen/core/function_schema.h>
 #include <ATen/core/ivalue.h>
 
+#include <cstdint>
 #include <vector>
 
 namespace temper::graph {
@@ -22,8 +23,11 @@ bool is_slot_value(const c10::IValue& value);
 /// a list of ints or doubles is not taken.
 bool is_scalar_list(const c10::Argument& argument);
 
-/// Values of slots as an operator takes them: as scalars, or all of the kind of
-/// the first.
-c10::IValue list_of_slots(const std::vector<c10::IValue>& values, bool scalars);
+/// The values of some slots (by their indices into `slots`) as an operator
+/// takes them: as scalars, or all of the kind of the first.
+c10::IValue list_of_slots(
+    const std::vector<int32_t>& indices,
+    const c10::IValue* slots,
+    bool scalars);
 
 } // namespace temper::graph
