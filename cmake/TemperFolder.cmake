@@ -105,7 +105,8 @@ function(temper_test name)
   endif()
   # Its support library may touch what libtemper.so hides.
   if(arg_LIBS)
-    target_link_libraries(${target} PRIVATE GTest::gmock GTest::gtest_main)
+    target_link_libraries(${target} PRIVATE temper_flags
+      GTest::gmock GTest::gtest_main)
   else()
     target_link_libraries(${target} PRIVATE temper_test_support)
   endif()

@@ -162,24 +162,20 @@ void print_table(
       compiled = trainer.get();
     }
   }
-  const bool both = names.size() == 2;
-  auto header = names;
-  if (both) {
-    header.emplace_back("rel. diff.");
-  }
-  row(out, "training loss", header);
+  const auto header = [&](const char* of_both) {
+    auto result = names;
+    result.resize(names.size() == 2 ? 3 : names.size(), of_both);
+    return result;
+  };
+  row(out, "training loss", header("rel. diff."));
   print_losses(out, run, schedule, /*validation=*/false);
-  row(out, "validation loss", header);
+  row(out, "validation loss", header("rel. diff."));
   print_losses(out, run, schedule, /*validation=*/true);
   if (const auto largest = max_relative_difference(run)) {
     row(out, "largest at any step", {"", "", scientific(*largest)});
   }
 
-  header = names;
-  if (both) {
-    header.emplace_back("ratio");
-  }
-  row(out, "cost of a warm step", header);
+  row(out, "cost of a warm step", header("ratio"));
   if (rates.size() == 2) {
     speeds.push_back(text(rates[1] / rates[0], 2));
     bytes.push_back(text(sizes[1] / sizes[0], 2));

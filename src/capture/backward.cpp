@@ -164,7 +164,7 @@ bool BackwardRecord::start() {
 
 bool BackwardRecord::abandon() {
   const std::scoped_lock lock(mutex_);
-  if (state_ == State::kRecording) {
+  if (state_ == State::kRecording || state_ == State::kHandingOver) {
     return false;
   }
   state_ = State::kDone;

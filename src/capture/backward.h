@@ -55,7 +55,7 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
     return state_ == State::kThrew;
   }
   /// Makes all hooks silent: the trace stays as it is. False, and nothing is
-  /// done, while a backward is being recorded.
+  /// done, while a backward is being recorded or handed over.
   bool abandon();
 
   // For the hooks.

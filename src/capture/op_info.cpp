@@ -130,7 +130,7 @@ std::unique_ptr<OpInfo> derive(const c10::OperatorHandle& op) {
       !base.starts_with("aten::new_");
   info->equal = info->name == "aten::equal";
   info->synthetic = base.starts_with("temper::");
-  info->aten = base.starts_with("aten::");
+  info->foreign = known.foreign;
   return info;
 }
 

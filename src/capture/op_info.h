@@ -47,7 +47,7 @@ struct OpInfo {
   bool reads_data = true;
   bool equal = false; ///< `aten::equal`, which identity may answer.
   bool synthetic = false; ///< temper's own: never called by the user's code.
-  bool aten = false; ///< LibTorch's own.
+  bool foreign = false; ///< From outside LibTorch.
 };
 
 /// Thread-safe; the reference stays valid for ever.

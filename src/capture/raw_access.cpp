@@ -110,10 +110,10 @@ void RawAccess::on_access(c10::StorageImpl* storage) {
   it->second.hooked = false; // LibTorch takes it off behind this call.
   for (auto* watcher : it->second.by) {
     const bool is_own = watcher->thread_.load() == std::this_thread::get_id();
-    // An operator's threads are the pool's.
     const bool is_operators =
-        watcher->operators_.load(std::memory_order_relaxed) > 0 &&
-        (is_own || at::in_parallel_region());
+        watcher->foreign_operators_.load(std::memory_order_relaxed) > 0 ||
+        (watcher->operators_.load(std::memory_order_relaxed) > 0 &&
+         (is_own || at::in_parallel_region()));
     if (watcher->running_.load(std::memory_order_acquire) && !is_operators) {
       auto& seen = is_own ? watcher->seen_ : watcher->seen_elsewhere_;
       seen.store(true, std::memory_order_relaxed);

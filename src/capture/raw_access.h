@@ -38,20 +38,23 @@ class RawAccess {
   void resume();
   void pause();
 
-  /// An operator runs, which may use all memory. Nests.
+  /// An operator runs, which may use all memory: one of LibTorch's on this
+  /// thread and on those of LibTorch's pool, another library's (`foreign`) on
+  /// any. Nests.
   class InOperator {
    public:
-    explicit InOperator(RawAccess& raw) : raw_(raw) {
-      raw_.operators_.fetch_add(1, std::memory_order_relaxed);
+    InOperator(RawAccess& raw, bool foreign)
+        : count_(foreign ? raw.foreign_operators_ : raw.operators_) {
+      count_.fetch_add(1, std::memory_order_relaxed);
     }
     ~InOperator() {
-      raw_.operators_.fetch_sub(1, std::memory_order_relaxed);
+      count_.fetch_sub(1, std::memory_order_relaxed);
     }
     InOperator(const InOperator&) = delete;
     InOperator& operator=(const InOperator&) = delete;
 
    private:
-    RawAccess& raw_;
+    std::atomic<int>& count_;
   };
 
   /// True iff the thread that runs the user's code has looked.
@@ -77,6 +80,7 @@ class RawAccess {
       thread_; ///< Where the user's code runs, if it does.
   std::atomic<bool> running_{false};
   std::atomic<int> operators_{0};
+  std::atomic<int> foreign_operators_{0};
   std::atomic<bool> seen_{false};
   std::atomic<bool> seen_elsewhere_{false};
 };

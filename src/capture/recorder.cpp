@@ -7,10 +7,12 @@
 //     or new memory.
 #include "capture/recorder.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "ops/data_dependence.h"
 #include "ops/hidden_writes.h"
@@ -21,6 +23,16 @@ namespace {
 using graph::kNoValue;
 using graph::Operand;
 using graph::ValueId;
+
+int64_t versions_of(c10::ArrayRef<at::Tensor> tensors) {
+  return std::accumulate(
+      tensors.begin(),
+      tensors.end(),
+      int64_t{0},
+      [](int64_t sum, const at::Tensor& tensor) {
+        return sum + (tensor.is_inference() ? 0 : tensor._version());
+      });
+}
 
 template <typename F>
 void for_each_tensor(const c10::IValue& value, F&& f) {
@@ -45,7 +57,8 @@ Recorder::Recorder(
       find_watched_(std::move(find_watched)),
       ledger_(trace_),
       generator_(GeneratorState::current()),
-      task_(torch::autograd::get_current_graph_task_id()) {
+      task_(torch::autograd::get_current_graph_task_id()),
+      first_sequence_number_(at::sequence_number::peek()) {
   std::copy_if(
       arguments_.begin(),
       arguments_.end(),
@@ -315,7 +328,7 @@ void Recorder::record_results(
   trace_.rng |= info.rng;
   trace_.graph.ops.push_back(std::move(op));
   trace_.ops.push_back(record);
-  if (!info.aten && !record.view) {
+  if (info.foreign && !record.view) {
     const auto made = trace_.graph.ops.back().results; // More ops follow.
     for (const auto value : made) {
       if (value >= first_new) {
@@ -340,12 +353,17 @@ bool Recorder::from_argument(const graph::Op& op) const {
       });
 }
 
-// `equal` answers from data; of a tensor with itself it is taken for an
-// identity (by which MultiheadAttention recognises self-attention), NaN or not.
+// `equal` answers from data, unless the sizes differ; of a tensor with itself
+// it is taken for an identity (by which MultiheadAttention recognises
+// self-attention), NaN or not.
 void Recorder::handle_equal(
     const c10::OperatorHandle& op,
     c10::DispatchKeySet below,
     torch::jit::Stack* stack) {
+  if (!ops::depends_on_data(op, &torch::jit::peek(*stack, 0, 2))) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
   const auto& self = torch::jit::peek(*stack, 0, 2).toTensor();
   const auto& other = torch::jit::peek(*stack, 1, 2).toTensor();
   const bool same = self.defined() && other.defined() &&
@@ -365,7 +383,7 @@ void Recorder::handle(
     call_parts(op, stack);
     return;
   }
-  const RawAccess::InOperator in(raw_);
+  const RawAccess::InOperator in(raw_, /*foreign=*/info.foreign);
   if (failed()) {
     op.redispatchBoxed(below, stack);
     return;
@@ -434,6 +452,7 @@ void Recorder::handle_op(
   }
   // Written operands, to see that the op leaves their geometry alone.
   WrittenOperands written;
+  c10::SmallVector<at::Tensor, 2> written_by_others;
   if (!failed()) {
     for (const auto& write : recorded.writes) {
       const auto& operand_in =
@@ -443,8 +462,14 @@ void Recorder::handle_op(
       if (write.element < 0) {
         written.emplace_back(argument.toTensor(), operand_in.value);
       }
+      if (info.foreign) {
+        for_each_tensor(argument, [&](const at::Tensor& tensor) {
+          written_by_others.push_back(tensor);
+        });
+      }
     }
   }
+  const auto versions_before = versions_of(written_by_others);
   if (failed()) {
     raw_.release_all();
   }
@@ -474,6 +499,7 @@ void Recorder::handle_op(
             trace_.values[static_cast<size_t>(value)].storage)]
         .written = true;
   }
+  const auto op_index = trace_.ops.size();
   if (rebound.defined()) {
     // The object now looks at its memory in the way of the view op's result.
     const auto storage = ledger_.find_storage(rebound);
@@ -488,6 +514,13 @@ void Recorder::handle_op(
   const size_t count = op.schema().returns().size();
   record_results(
       info, recorded, stack->data() + (stack->size() - count), count, written);
+  if (!failed()) {
+    // A custom function takes a number and runs its forward without grad mode.
+    const bool may_be_custom = !at::GradMode::is_enabled() &&
+        at::sequence_number::peek() != first_sequence_number_;
+    trace_.ops[op_index].extra_steps = versions_of(written_by_others) -
+        versions_before + (may_be_custom ? 1 : 0);
+  }
   if (info.rng) {
     generator_ = GeneratorState::current();
   }

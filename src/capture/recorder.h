@@ -167,6 +167,7 @@ class Recorder : public Interceptor {
   /// Memory of the call's results.
   std::vector<c10::weak_intrusive_ptr<c10::StorageImpl>> results_;
   const int task_; ///< Of the engine's, in which the call began; or -1.
+  const uint64_t first_sequence_number_;
   bool ended_ = false; ///< The call has returned.
   std::string place_; ///< Path of the watched tensor used last.
 };

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "graph/constant.h"
+#include "ops/data_dependence.h"
 #include "ops/synthetic.h"
 
 namespace temper::capture {
@@ -279,7 +280,7 @@ void ShadowRun::bind_results(
 const at::Tensor* ShadowRun::viewed(size_t index, const c10::IValue* arguments)
     const {
   const auto& record = trace_.ops[index];
-  if (!record.view || !record.info->aten || record.literal_source) {
+  if (!record.view || record.info->foreign || record.literal_source) {
     return nullptr;
   }
   const auto& op = trace_.graph.ops[index];
@@ -383,6 +384,7 @@ void ShadowRun::handle(
     call_parts(op, stack);
     return;
   }
+  TORCH_CHECK(refused_.empty(), kShadowDataMessage); // It is to unwind.
   if (materialised_) {
     op.redispatchBoxed(below, stack);
     return;
@@ -390,10 +392,11 @@ void ShadowRun::handle(
   if (info.equal) {
     const auto self = torch::jit::peek(*stack, 0, 2).toTensor();
     const auto other = torch::jit::peek(*stack, 1, 2).toTensor();
-    const auto value = self.defined() ? find(self) : kNoValue;
-    if (value != kNoValue && other.defined() && find(other) == value) {
+    const bool same = self.defined() && other.defined() &&
+        find(self) != kNoValue && find(self) == find(other);
+    if (same || !ops::depends_on_data(op, &torch::jit::peek(*stack, 0, 2))) {
       torch::jit::drop(*stack, 2);
-      stack->emplace_back(true);
+      stack->emplace_back(same);
       return;
     }
   }
@@ -401,7 +404,7 @@ void ShadowRun::handle(
   const auto base = stack->size() - info.args.size();
   if (!match(info, op, stack->data() + base, &why)) {
     next_ = synthetic_from_;
-    materialise(info.name + ": " + why);
+    TORCH_CHECK(materialise(info.name + ": " + why), kShadowDataMessage);
     op.redispatchBoxed(below, stack);
     return;
   }

@@ -74,10 +74,17 @@ class ShadowRun : public Interceptor {
   }
 
   /// Runs what was matched so far for real; from then on every shadow has data
-  /// and ops run eagerly. `why` becomes the divergence.
-  void materialise(const std::string& why);
+  /// and ops run eagerly. `why` becomes the divergence. False if that does not
+  /// give what the code has been told: see `refused`.
+  bool materialise(const std::string& why);
   bool materialised() const {
     return materialised_;
+  }
+  /// Why the code has to start again, on the arguments as they were: an
+  /// operator of another library returned other sizes than in the trace. Every
+  /// further op throws. Empty if it has not.
+  const std::string& refused() const {
+    return refused_;
   }
   /// After a materialised run: see `ShadowArguments::give_back`.
   std::string give_back() {
@@ -138,6 +145,7 @@ class ShadowRun : public Interceptor {
   size_t synthetic_from_ = 0; ///< Synthetic ops before `next_`.
   bool materialised_ = false;
   std::string divergence_;
+  std::string refused_;
 };
 
 } // namespace temper::capture

@@ -1,6 +1,10 @@
 // The shadow executor: turning a shadowed call into an eager one halfway.
+#include <algorithm>
+
+#include "capture/old_contents.h"
 #include "capture/raw_op.h"
 #include "capture/shadow.h"
+#include "ops/synthetic.h"
 
 namespace temper::capture {
 namespace {
@@ -8,12 +12,8 @@ namespace {
 using graph::kNoValue;
 using graph::ValueId;
 
-bool has_geometry(
-    const at::TensorImpl& impl,
-    const graph::Type& type,
-    int64_t offset) {
-  if (impl.storage_offset() != offset ||
-      impl.dim() != static_cast<int64_t>(type.sizes.size())) {
+bool has_layout(const at::TensorImpl& impl, const graph::Type& type) {
+  if (impl.dim() != static_cast<int64_t>(type.sizes.size())) {
     return false;
   }
   for (size_t d = 0; d < type.sizes.size(); ++d) {
@@ -25,15 +25,36 @@ bool has_geometry(
   return true;
 }
 
+bool has_geometry(
+    const at::TensorImpl& impl,
+    const graph::Type& type,
+    int64_t offset) {
+  return impl.storage_offset() == offset && has_layout(impl, type);
+}
+
+bool is_foreign(const OpRecord& record) {
+  return record.info->foreign;
+}
+
 } // namespace
 
-void ShadowRun::materialise(const std::string& why) {
+bool ShadowRun::materialise(const std::string& why) {
   if (materialised_) {
-    return;
+    return refused_.empty();
   }
   materialised_ = true;
   divergence_ = why;
   const NoInterceptScope quiet;
+  OldContents before;
+  if (std::any_of(
+          trace_.ops.begin(),
+          trace_.ops.begin() + static_cast<ptrdiff_t>(next_),
+          is_foreign)) {
+    for (const auto& mutation : trace_.graph.mutations) {
+      before.keep(trace_.bindings[static_cast<size_t>(mutation.input)].tensor(
+          arguments_.originals()));
+    }
+  }
   std::vector<at::Tensor> values(trace_.graph.values.size());
   arguments_.share_memory();
   for (size_t i = 0; i < trace_.bindings.size(); ++i) {
@@ -43,8 +64,14 @@ void ShadowRun::materialise(const std::string& why) {
     values[static_cast<size_t>(trace_.graph.inputs[i].value)] =
         trace_.bindings[i].tensor(arguments_.originals());
   }
-  for (size_t i = 0; i < next_; ++i) {
-    execute(i, values);
+  try {
+    for (size_t i = 0; i < next_; ++i) {
+      execute(i, values);
+    }
+  } catch (const ops::UnexpectedLayout& error) {
+    before.put_back(); // The versions are `restore`'s.
+    refused_ = error.reason();
+    return false;
   }
   // Shadows of arguments and their views: one storage with the real ones.
   for (size_t v = 0; v < values.size(); ++v) {
@@ -66,10 +93,14 @@ void ShadowRun::materialise(const std::string& why) {
       arguments_.move_home(shadows[a], a);
     }
   }
+  return true;
 }
 
 void ShadowRun::execute(size_t op_index, std::vector<at::Tensor>& values) {
   const auto& op = trace_.graph.ops[op_index];
+  if (op.op == ops::expect_layout()) {
+    return; // Of shadows, which always have it.
+  }
   const auto results =
       run_raw_op(trace_.graph, op, [&](ValueId id) -> const at::Tensor& {
         return values[static_cast<size_t>(id)];
@@ -78,6 +109,13 @@ void ShadowRun::execute(size_t op_index, std::vector<at::Tensor>& values) {
     const auto id = op.results[i];
     if (id == kNoValue || values[static_cast<size_t>(id)].defined()) {
       continue; // An operand that is returned.
+    }
+    if (is_foreign(trace_.ops[op_index]) &&
+        !has_layout(
+            *results[i].unsafeGetTensorImpl(),
+            trace_.graph.values[static_cast<size_t>(id)].type)) {
+      throw ops::UnexpectedLayout(
+          trace_.ops[op_index].info->name, "its result has another layout");
     }
     adopt(results[i], id, values);
   }

@@ -55,6 +55,10 @@ struct OpRecord {
   /// same tensor object, looking at its memory in the new way.
   bool rebinds = false;
   bool grad_mode = false; ///< The op was called in grad mode.
+  /// How often more than once the op may have counted up the versions of what
+  /// it writes: the kernel did, one of another library, or `mark_dirty` of the
+  /// custom autograd function that it is in.
+  int64_t extra_steps = 0;
 };
 
 /// How long the parts of a trace were when its forward part ended. What comes

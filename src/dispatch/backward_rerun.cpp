@@ -29,6 +29,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "capture/old_contents.h"
 
 namespace temper::dispatch {
 
@@ -201,11 +202,11 @@ BackwardRerun::BackwardRerun(
   }
 }
 
-void BackwardRerun::report() const {
+void BackwardRerun::report(const std::string& reason) const {
   fallback_.report(
-      at::GradMode::is_enabled()
+      reason.empty() && at::GradMode::is_enabled()
           ? "double backward (create_graph) through the call"
-          : std::string());
+          : reason);
 }
 
 void BackwardRerun::count_program_backward() const {
@@ -293,10 +294,9 @@ std::vector<at::Tensor> BackwardRerun::aliases(bool differentiable) const {
 
 Result BackwardRerun::run_code(const std::vector<at::Tensor>& arguments) {
   const auto& plan = *plan_;
-  std::vector<std::pair<at::Tensor, at::Tensor>> written;
+  capture::OldContents written;
   for (const auto input : plan.mutated) {
-    auto tensor = input_tensor(plan, input, arguments_);
-    written.emplace_back(tensor, tensor.detach().clone());
+    written.keep(input_tensor(plan, input, arguments_));
   }
   // The run counts versions up again, from where the call found them: what it
   // saves on its way has the version that the call left.
@@ -322,10 +322,7 @@ Result BackwardRerun::run_code(const std::vector<at::Tensor>& arguments) {
     if (generator_) {
       now.restore();
     }
-    const at::AutoDispatchBelowADInplaceOrView below;
-    for (auto& [tensor, content] : written) {
-      tensor.copy_(content);
-    }
+    written.put_back();
     set_versions(/*before_the_call=*/false);
   });
   {

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "dispatch/plan.h"
@@ -41,8 +42,9 @@ class BackwardRerun {
       const std::vector<int32_t>& entering,
       const std::vector<at::Tensor>& tangents);
 
-  /// Tells the call site that an unknown backward came.
-  void report() const;
+  /// Tells the call site that an unknown backward came; with a reason, that
+  /// its calls are not to be compiled any more.
+  void report(const std::string& reason = "") const;
   /// Counts a whole backward served by the artifact.
   void count_program_backward() const;
   /// Lets go of all that a run needs; there is none after that.

@@ -13,17 +13,14 @@ CallObjects::CallObjects(
     const Snapshot& state)
     : arguments_(call.tensors) {
   for (size_t i = 0; i < call.tensors.size(); ++i) {
-    add(call.tensors[i], names[i], /*is_argument=*/true);
+    add(call.tensors[i], names[i]);
   }
   for (auto& [tensor, place] : state.tensors()) {
-    add(tensor, std::move(place.path), /*is_argument=*/false);
+    add(tensor, std::move(place.path));
   }
 }
 
-void CallObjects::add(
-    const at::Tensor& tensor,
-    std::string name,
-    bool is_argument) {
+void CallObjects::add(const at::Tensor& tensor, std::string name) {
   if (!tensor.defined()) {
     return;
   }
@@ -32,8 +29,7 @@ void CallObjects::add(
       {tensor,
        std::move(name),
        capture::ObjectState::of(tensor),
-       has_version ? tensor._version() : -1,
-       is_argument});
+       has_version ? tensor._version() : -1});
 }
 
 std::string CallObjects::change() const {
@@ -47,16 +43,16 @@ std::string CallObjects::change() const {
 }
 
 std::string CallObjects::unrecorded_write(const capture::Trace& trace) const {
-  // How often operators have written to each input's memory: each time counts
-  // its version up by one, at most.
-  std::map<const c10::StorageImpl*, int64_t> writes;
-  const auto count = [&](graph::ValueId value) {
+  // By how much operators may have counted up the version of each input's
+  // memory.
+  std::map<const c10::StorageImpl*, int64_t> recorded;
+  const auto count = [&](graph::ValueId value, const capture::OpRecord& op) {
     const auto& storage = trace.storages[static_cast<size_t>(
         trace.values[static_cast<size_t>(value)].storage)];
     if (storage.input >= 0) {
       const auto tensor =
           trace.bindings[static_cast<size_t>(storage.input)].tensor(arguments_);
-      ++writes[tensor.storage().unsafeGetStorageImpl()];
+      recorded[tensor.storage().unsafeGetStorageImpl()] += 1 + op.extra_steps;
     }
   };
   for (size_t i = 0; i < trace.graph.ops.size(); ++i) {
@@ -66,20 +62,19 @@ std::string CallObjects::unrecorded_write(const capture::Trace& trace) const {
       count(
           write.element < 0
               ? operand.value
-              : operand.values[static_cast<size_t>(write.element)]);
+              : operand.values[static_cast<size_t>(write.element)],
+          trace.ops[i]);
     }
     if (trace.ops[i].rebinds) {
-      count(op.results[0]);
+      count(op.results[0], trace.ops[i]);
     }
   }
   for (const auto& object : objects_) {
     if (object.version < 0) {
       continue;
     }
-    // `mark_dirty` counts up once more, of arguments mostly.
-    const auto recorded = writes[object.before.storage];
     const auto steps = object.tensor._version() - object.version;
-    if (steps > recorded && !(object.is_argument && recorded > 0)) {
+    if (steps > recorded[object.before.storage]) {
       return c10::str(
           "'",
           object.name,

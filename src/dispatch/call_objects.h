@@ -33,10 +33,9 @@ class CallObjects {
     std::string name;
     capture::ObjectState before;
     int64_t version; ///< -1: not compared.
-    bool is_argument;
   };
 
-  void add(const at::Tensor& tensor, std::string name, bool is_argument);
+  void add(const at::Tensor& tensor, std::string name);
 
   const std::vector<at::Tensor>& arguments_;
   std::vector<Object> objects_;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "capture/interceptor.h"
+#include "capture/old_contents.h"
 #include "dispatch/site_impl.h"
 #include "ops/synthetic.h"
 
@@ -277,6 +278,12 @@ Result CallSite::Impl::run_plan_of(
     };
     return fallback;
   };
+  capture::OldContents before;
+  if (plan->expects_layouts) {
+    for (const auto input : plan->mutated) {
+      before.keep(input_tensor(*plan, input, call.tensors));
+    }
+  }
   // The code may catch what an operator throws, and go on.
   std::string reason = "an operator of its program threw";
   try {
@@ -285,10 +292,8 @@ Result CallSite::Impl::run_plan_of(
       return {std::move(*results), plan->result_structure, plan->prototype};
     }
   } catch (const ops::UnexpectedLayout& error) {
-    if (!plan->mutated.empty()) {
-      throw;
-    }
-    reason = error.made_by() + " returns other sizes from call to call";
+    before.put_back_with_versions();
+    reason = error.reason();
     give_up(*signature, reason);
   }
   if (generator) {
@@ -403,8 +408,7 @@ Result CallSite::Impl::call_while_waiting(
       compile(
           *signature,
           std::make_shared<Plan>(*traced),
-          capture::forward_part(record->trace()),
-          /*proved=*/false);
+          capture::forward_part(record->trace()));
       if (signature->tier == Tier::kReady) {
         return shadow(signature, call, code, make_rerun);
       }

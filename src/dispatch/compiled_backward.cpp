@@ -39,6 +39,7 @@
 #include "dispatch/backward_rerun.h"
 #include "dispatch/engine_access.h"
 #include "dispatch/saved_values.h"
+#include "ops/synthetic.h"
 #include "runtime/executor.h"
 
 namespace temper::dispatch {
@@ -129,6 +130,7 @@ class ChainState : public std::enable_shared_from_this<ChainState> {
   bool comes_from_outside(int32_t output, int32_t first_node) const;
   void consume(int32_t node, const variable_list& gradients);
   void begin_step(int32_t node, const variable_list& gradients);
+  void rerun_step(int32_t entry, int32_t first, const variable_list& gradients);
   variable_list send(int32_t node, variable_list&& gradients);
   variable_list run_program(int32_t node, variable_list&& gradients);
   void remove(int32_t node, int32_t edge);
@@ -146,6 +148,8 @@ class ChainState : public std::enable_shared_from_this<ChainState> {
   std::vector<at::Tensor> held_; ///< Until the next node: see `Work::shared`.
   std::vector<variable_list> rerun_sends_; ///< By node of the step, by edge.
   RemovedEdges removed_;
+  /// What entered at the step, if its programs may have to be given up.
+  variable_list entered_;
   int32_t current_ = 0; ///< The node that runs.
   size_t extra_edges_ = 0; ///< That it has got.
 };
@@ -333,6 +337,7 @@ void ChainState::finish(int task) {
   removed_.put_back();
   carried_.clear();
   held_.clear();
+  entered_.clear();
   rerun_sends_.clear();
   task_ = kNoTask;
 }
@@ -357,18 +362,31 @@ void ChainState::remove(int32_t node, int32_t edge) {
 // Settles what the nodes of a step send, and takes out the edges that get
 // nothing.
 void ChainState::begin_step(int32_t node, const variable_list& gradients) {
+  if (run_ == kRerun) {
+    rerun_step(node, node, gradients);
+    return;
+  }
   const auto& chain = plan_->chain;
   const auto step = chain.nodes[static_cast<size_t>(node)].step;
   const auto end = chain.first_node(step + 1);
-  if (run_ != kRerun) {
-    const auto& run = chain.runs[static_cast<size_t>(run_)];
-    for (auto n = node; n < end; ++n) {
-      for (const auto edge : run.nodes[static_cast<size_t>(n)].idle) {
-        remove(n, edge);
-      }
+  const auto& run = chain.runs[static_cast<size_t>(run_)];
+  for (auto n = node; n < end; ++n) {
+    for (const auto edge : run.nodes[static_cast<size_t>(n)].idle) {
+      remove(n, edge);
     }
-    return;
   }
+  entered_ = plan_->expects_layouts ? gradients : variable_list();
+}
+
+// `begin_step` by the user's code, of the step that begins at `entry`. Nodes
+// before `first` have sent already what the code gives them, too.
+void ChainState::rerun_step(
+    int32_t entry,
+    int32_t first,
+    const variable_list& gradients) {
+  const auto& chain = plan_->chain;
+  const auto step = chain.nodes[static_cast<size_t>(entry)].step;
+  const auto end = chain.first_node(step + 1);
   BackwardRerun::Gradients sent;
   sent.inputs.resize(plan_->autograd.inputs.size());
   sent.outputs.resize(plan_->autograd.outputs.size());
@@ -377,15 +395,15 @@ void ChainState::begin_step(int32_t node, const variable_list& gradients) {
             return gradient.defined();
           })) {
     sent = rerun_.gradients(
-        chain.nodes[static_cast<size_t>(node)].entering, gradients);
+        chain.nodes[static_cast<size_t>(entry)].entering, gradients);
   }
   // Each contribution takes the next edge to its target.
   std::vector<size_t> next_input(sent.inputs.size());
   std::vector<size_t> next_output(sent.outputs.size());
-  rerun_sends_.assign(static_cast<size_t>(end - node), {});
-  for (auto n = node; n < end; ++n) {
+  rerun_sends_.assign(static_cast<size_t>(end - entry), {});
+  for (auto n = entry; n < end; ++n) {
     const auto& targets = chain.nodes[static_cast<size_t>(n)].targets;
-    auto& sends = rerun_sends_[static_cast<size_t>(n - node)];
+    auto& sends = rerun_sends_[static_cast<size_t>(n - entry)];
     sends.resize(targets.size());
     for (size_t edge = 0; edge < targets.size(); ++edge) {
       const auto index = static_cast<size_t>(targets[edge].index);
@@ -394,7 +412,14 @@ void ChainState::begin_step(int32_t node, const variable_list& gradients) {
       auto& next = to_input ? next_input[index] : next_output[index];
       if (next < list.size()) {
         sends[edge] = std::move(list[next++]);
-      } else {
+        TEMPER_CHECK(
+            !sends[edge].defined() ||
+                nodes[static_cast<size_t>(n)]->next_edges()[edge].is_valid(),
+            "a backward of '",
+            plan_->name,
+            "' gives a gradient where it gave none before, and it has begun as "
+            "before; run it without compile()");
+      } else if (n >= first) {
         remove(n, static_cast<int32_t>(edge));
       }
     }
@@ -414,6 +439,7 @@ variable_list ChainState::apply(int32_t node, variable_list&& gradients) {
   if (last && removed_.empty()) {
     carried_.clear();
     rerun_sends_.clear();
+    entered_.clear();
     task_ = kNoTask; // A hook behind it may run a backward of its own.
   }
   return result;
@@ -433,10 +459,17 @@ variable_list ChainState::send(int32_t node, variable_list&& gradients) {
     begin_step(node, gradients);
   }
   variable_list result;
+  if (run_ != kRerun) {
+    try {
+      result = run_program(node, std::move(gradients));
+    } catch (const ops::UnexpectedLayout& error) {
+      rerun_.report(error.reason());
+      run_ = kRerun;
+      rerun_step(entry, node, entered_);
+    }
+  }
   if (run_ == kRerun) {
     result = std::move(rerun_sends_[static_cast<size_t>(node - entry)]);
-  } else {
-    result = run_program(node, std::move(gradients));
   }
   if (static_cast<size_t>(node) + 1 < chain.nodes.size()) {
     result.emplace_back(); // To the next node.

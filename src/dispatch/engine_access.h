@@ -18,11 +18,12 @@ namespace temper::dispatch {
 /// The backward that runs on this thread, or null.
 torch::autograd::GraphTask* current_graph_task();
 
-/// Takes one edge to `target` out of the task, with all that only it leads to.
-/// False, and nothing changed, where the target is not to be visited anyway, or
-/// holds a gradient and waits for nothing else: then an undefined gradient must
-/// be sent. Nodes behind it that do so are added to `waiting`: they must get an
-/// undefined gradient from the node that runs now.
+/// Takes one edge to `target` out of the task, the one that runs on this
+/// thread, with all that only it leads to. False, and nothing changed, where
+/// the target is not to be visited anyway, or holds a gradient and waits for
+/// nothing else: then an undefined gradient must be sent. Nodes behind it that
+/// do so are added to `waiting`: they must get an undefined gradient from the
+/// node that runs now.
 bool remove_edge(
     torch::autograd::GraphTask& task,
     torch::autograd::Node* target,

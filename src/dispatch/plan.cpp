@@ -83,13 +83,17 @@ bool runs_hooks(
         }
         const auto tensor = binding.tensor(arguments);
         const auto* meta = torch::autograd::impl::get_autograd_meta(tensor);
-        if (meta == nullptr || meta->cpp_hooks_list_ == nullptr) {
+        if (meta == nullptr) {
           return false;
         }
-        const auto& hooks = *meta->cpp_hooks_list_;
-        return std::any_of(hooks.begin(), hooks.end(), [](const auto& hook) {
-          return hook != nullptr; // Removed ones are.
-        });
+        if (meta->retains_grad_) {
+          return true;
+        }
+        const auto& hooks = meta->cpp_hooks_list_;
+        return hooks != nullptr &&
+            std::any_of(hooks->begin(), hooks->end(), [](const auto& hook) {
+                 return hook != nullptr; // Removed ones are.
+               });
       });
 }
 

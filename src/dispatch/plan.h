@@ -45,6 +45,9 @@ struct Plan {
   /// True iff the code can run instead of a program that has thrown: nothing
   /// was written, and no operator may have other effects.
   bool can_rerun = false;
+  /// Some operator of another library, in the call or in a backward of it, may
+  /// return other sizes than recorded (`ops::UnexpectedLayout`).
+  bool expects_layouts = false;
   std::string result_structure;
   std::shared_ptr<const void> prototype;
 

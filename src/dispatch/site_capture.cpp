@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "capture/old_contents.h"
 #include "capture/recorder.h"
 #include "capture/shadow.h"
 #include "dispatch/call_objects.h"
@@ -374,7 +375,7 @@ void CallSite::Impl::finish_trace(
     }
   }
   capture::end_forward(recorder.trace());
-  compile(*signature, plan, std::move(recorder.trace()), /*proved=*/false);
+  compile(*signature, plan, std::move(recorder.trace()));
 }
 
 // True iff a backward through the results may come, which will be recorded. The
@@ -422,7 +423,7 @@ bool CallSite::Impl::waits_for_backward(
 
 // The end of a shadowed call that went another way than its trace: everything
 // is real from here on.
-void CallSite::Impl::diverged(
+bool CallSite::Impl::diverged(
     Signature& signature,
     capture::ShadowRun& run,
     const std::string& why,
@@ -436,9 +437,12 @@ void CallSite::Impl::diverged(
   } else {
     retry(signature, reason);
   }
-  run.materialise(why);
+  if (!run.materialise(why)) {
+    return false;
+  }
   const auto not_given = run.give_back();
   TEMPER_CHECK(not_given.empty(), "in '", name, "' ", not_given);
+  return true;
 }
 
 // Why a shadow run that has come to its end does not prove the trace; empty if
@@ -492,6 +496,24 @@ std::string CallSite::Impl::kept_shadow(
   return alive.empty() ? "" : escape_reason(trace, alive.front());
 }
 
+bool CallSite::Impl::fill_kept(
+    const Plan& plan,
+    const Call& call,
+    capture::ShadowRun& run,
+    const capture::GeneratorState& generator,
+    const std::string& kept) {
+  capture::OldContents written;
+  for (const auto input : plan.mutated) {
+    written.keep(input_tensor(plan, input, call.tensors));
+  }
+  const auto put_back = c10::make_scope_exit([&] {
+    written.put_back();
+    generator.restore();
+    run.restore();
+  });
+  return run.materialise(kept);
+}
+
 Result CallSite::Impl::shadow(
     const std::shared_ptr<Signature>& signature,
     const Call& call,
@@ -506,34 +528,44 @@ Result CallSite::Impl::shadow(
   capture::ShadowRun run(*plan->trace, call.tensors);
   const auto generator = capture::GeneratorState::current();
   constexpr const char* kThrew = "the code threw where its trace did not";
+  // What the code did so far was matching only, or was put back.
+  const auto start_again = [&](const std::string& reason) {
+    run.restore();
+    generator.restore();
+    stopwatch.reset();
+    give_up(*signature, reason);
+    return run_eager(call, code, reason, /*passing=*/true);
+  };
   Result result;
   try {
     const CaptureModes modes;
     const capture::InterceptScope scope(run);
     result = code(run.arguments());
   } catch (const std::exception& error) { // The code may have wrapped it.
-    if (run.materialised() ||
-        std::strstr(error.what(), capture::kShadowDataMessage) == nullptr) {
-      diverged(*signature, run, kThrew);
+    if (!run.materialised() &&
+        std::strstr(error.what(), capture::kShadowDataMessage) != nullptr) {
+      return start_again(capture::kRawAccess); // Behind the dispatcher.
+    }
+    if (diverged(*signature, run, kThrew)) {
       throw;
     }
-    // The code reads data behind the dispatcher. What it did so far was
-    // matching only, so it can start again.
-    run.restore();
-    stopwatch.reset();
-    give_up(*signature, capture::kRawAccess);
-    return run_eager(call, code, capture::kRawAccess, /*passing=*/true);
   } catch (...) {
-    diverged(*signature, run, kThrew);
-    throw;
+    if (diverged(*signature, run, kThrew)) {
+      throw;
+    }
+  }
+  if (!run.refused().empty()) {
+    return start_again(run.refused());
   }
   bool disturbance = false;
   const auto why = run.materialised()
       ? run.divergence()
       : difference(*signature, *plan, run, result, generator, disturbance);
   if (!why.empty()) {
+    if (!diverged(*signature, run, why, disturbance)) {
+      return start_again(run.refused());
+    }
     counters.bump_eager("differs from call to call: " + why);
-    diverged(*signature, run, why, disturbance);
     for (auto& tensor : result.tensors) {
       if (tensor.defined()) {
         tensor = run.original(tensor);
@@ -546,22 +578,8 @@ Result CallSite::Impl::shadow(
   result.tensors.clear();
   run.drop_histories(plan->rewritten);
   if (const auto kept = kept_shadow(call, run, *plan->trace); !kept.empty()) {
-    // Give what was kept its data, without the call's effects happening twice.
-    std::vector<std::pair<at::Tensor, at::Tensor>> written;
-    for (const auto input : plan->mutated) {
-      auto tensor = input_tensor(*plan, input, call.tensors);
-      written.emplace_back(tensor, tensor.detach().clone());
-    }
-    {
-      const auto put_back = c10::make_scope_exit([&] {
-        const at::AutoDispatchBelowADInplaceOrView below;
-        for (auto& [tensor, content] : written) {
-          tensor.copy_(content);
-        }
-        generator.restore();
-        run.restore();
-      });
-      run.materialise(kept);
+    if (!fill_kept(*plan, call, run, generator, kept)) {
+      return start_again(run.refused());
     }
     stopwatch.reset();
     auto outcome = run_plan_of(signature, plan, call, code, make_rerun);

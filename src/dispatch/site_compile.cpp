@@ -9,6 +9,7 @@
 #include "graph/equal.h"
 #include "graph/skeleton.h"
 #include "ops/op_info.h"
+#include "ops/synthetic.h"
 #include "passes/unsupported.h"
 #include "runtime/artifact_store.h"
 
@@ -103,6 +104,7 @@ void CallSite::Impl::disturbed(
   const std::scoped_lock lock(signature.mutex);
   signature.reason = reason;
   signature.proved = false;
+  ++signature.doubts;
   const auto doublings = std::min(signature.disturbances++, kMostDoublings);
   signature.pause = (int64_t{1} << doublings) - 1;
   go_to(signature, Tier::kNew);
@@ -137,6 +139,7 @@ void CallSite::Impl::retry(Signature& signature, const std::string& reason) {
   {
     const std::scoped_lock lock(signature.mutex);
     signature.proved = false;
+    ++signature.doubts;
     if (++signature.retries < kMaxRetries) {
       go_to(signature, Tier::kNew);
       return;
@@ -223,6 +226,10 @@ std::string CallSite::Impl::complete(Plan& plan, capture::Trace trace) {
       std::none_of(graph.ops.begin(),
                    graph.ops.begin() + graph.num_forward_ops,
                    [](const graph::Op& op) { return ops::info(op.op).impure; });
+  plan.expects_layouts =
+      std::any_of(graph.ops.begin(), graph.ops.end(), [](const graph::Op& op) {
+        return op.op == ops::expect_layout();
+      });
   plan.slots = std::move(skeleton.slots);
   plan.views.clear();
   for (size_t i = 0; i < plan.results.size(); ++i) {
@@ -258,7 +265,7 @@ void CallSite::Impl::compile(
     Signature& signature,
     std::shared_ptr<Plan> plan,
     capture::Trace trace,
-    bool proved) {
+    int64_t proved_at) {
   std::string reason;
   try {
     reason = complete(*plan, std::move(trace));
@@ -275,8 +282,8 @@ void CallSite::Impl::compile(
   }
   const std::scoped_lock lock(signature.mutex);
   signature.plan.store(std::move(plan));
-  signature.proved = proved;
-  go_to(signature, proved ? Tier::kAdmitted : Tier::kReady);
+  signature.proved = proved_at == signature.doubts;
+  go_to(signature, signature.proved ? Tier::kAdmitted : Tier::kReady);
 }
 
 void CallSite::Impl::finish_backward(
@@ -296,7 +303,7 @@ void CallSite::Impl::finish_backward(
         capture::same_forward(*before->trace, record.trace());
     const auto& known =
         extends ? before->backwards : std::vector<capture::RecordedBackward>();
-    bool proved = false;
+    auto proved_at = kUnproved;
     const bool is_known =
         std::any_of(known.begin(), known.end(), [&](const auto& other) {
           return other.pattern == backward.pattern;
@@ -319,7 +326,9 @@ void CallSite::Impl::finish_backward(
         go_to(*signature, signature->proved ? Tier::kAdmitted : Tier::kReady);
         return;
       }
-      proved = signature->proved && extends;
+      if (signature->proved && extends) {
+        proved_at = signature->doubts;
+      }
       signature->wants_backward = false;
       signature->traces_for_backward = 0;
     }
@@ -345,7 +354,7 @@ void CallSite::Impl::finish_backward(
       return;
     }
     plan->backwards.push_back(std::move(backward));
-    compile(*signature, std::move(plan), std::move(trace), proved);
+    compile(*signature, std::move(plan), std::move(trace), proved_at);
   } catch (const std::exception& error) {
     compile_failed(*signature, error);
   }

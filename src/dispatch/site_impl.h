@@ -79,6 +79,7 @@ struct Signature {
   };
   std::vector<Unproved> unproved;
   int calls_while_waiting = 0;
+  int64_t doubts = 0; ///< How often a proof was withdrawn.
   int retries = 0; ///< Traces and shadow runs that came to nothing.
   int disturbances = 0; ///< Those that another thread may have disturbed.
   int64_t pause = 0; ///< Calls to run eagerly before the next trace.
@@ -105,6 +106,9 @@ constexpr std::string_view kChangesState = "the call changes watched state: ";
 
 constexpr const char* kRunsHooks =
     "a gradient that is taken inside the call runs a hook of one of its inputs";
+
+/// For `CallSite::Impl::compile`.
+constexpr int64_t kUnproved = -1;
 
 struct Tracing;
 
@@ -154,11 +158,20 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
       UserCode code,
       MakeRerun make_rerun);
 
-  void diverged(
+  /// False if the call has to start again: see `ShadowRun::refused`.
+  bool diverged(
       Signature& signature,
       capture::ShadowRun& run,
       const std::string& why,
       bool perhaps_disturbed = false);
+  /// A shadow run has matched, but the code has kept tensors of it: gives them
+  /// their data, without the call's effects. False as of `diverged`.
+  static bool fill_kept(
+      const Plan& plan,
+      const Call& call,
+      capture::ShadowRun& run,
+      const capture::GeneratorState& generator,
+      const std::string& kept);
   std::string difference(
       const Signature& signature,
       const Plan& plan,
@@ -201,13 +214,14 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
       const std::shared_ptr<Signature>& signature,
       const Plan& traced,
       capture::BackwardRecord& record);
-  /// Compiles and sets the tier; notes a reason if it can't be done. `proved`:
-  /// a shadowed call has matched this forward.
+  /// Compiles and sets the tier; notes a reason if it can't be done.
+  /// `proved_at`: a shadowed call has matched this forward, and there were so
+  /// many doubts then; kUnproved if none has.
   void compile(
       Signature& signature,
       std::shared_ptr<Plan> plan,
       capture::Trace trace,
-      bool proved);
+      int64_t proved_at = kUnproved);
   /// Fills what a plan needs to run. The reason why not, if it can't.
   std::string complete(Plan& plan, capture::Trace trace);
   /// Warns once that a limit is reached; `rest`: of what, and the remedy. Under

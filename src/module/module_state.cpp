@@ -1,6 +1,7 @@
 // Compiling a module in place.
 #include "temper/detail/module_state.h"
 
+#include <c10/util/StringUtil.h>
 #include <torch/nn/module.h>
 
 #include <utility>
@@ -71,8 +72,10 @@ void ModuleState::copy(torch::nn::Module& self, const ModuleState& other) {
 
 std::string ModuleState::explain(const torch::nn::Module& self) const {
   if (!site_) {
-    return "'" + name_of_type(typeid(self)) +
-        "' is not compiled: call compile() on it.\n";
+    return c10::str(
+        "'",
+        name_of_type(typeid(self)),
+        "' is not compiled: call compile() on it.\n");
   }
   std::string text = site_->explain();
   if (site_->enabled() && !site_->called()) {

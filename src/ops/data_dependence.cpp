@@ -46,6 +46,14 @@ bool depends_on_data(
       name.overload_name == "Tensor") {
     return arguments[1].isNone(); // Else it is told how many there will be.
   }
+  if (name.name == "aten::equal") {
+    const auto& self = arguments[0].toTensor();
+    const auto& other = arguments[1].toTensor();
+    // It throws where dtypes or devices differ, whatever the sizes.
+    return !self.defined() || !other.defined() ||
+        self.sizes() == other.sizes() || self.dtype() != other.dtype() ||
+        self.device() != other.device();
+  }
   return true;
 }
 

@@ -103,6 +103,7 @@ OpInfo derive(const c10::OperatorHandle& op) {
   result.rng =
       has_generator(schema) || op.hasTag(at::Tag::nondeterministic_seeded);
   const bool own = ns == "aten" || ns == "prims" || ns == "temper";
+  result.foreign = !own;
   result.impure = !own || detail::is_impure(name); // Collectives, too.
   result.cheap = own && !result.rng && op.hasTag(at::Tag::pointwise);
   result.droppable = !result.impure && !result.rng &&

@@ -34,8 +34,9 @@ struct OpInfo {
   /// (as_strided): it means something else on a copy of the operand.
   bool absolute_view = false;
   bool rng = false; ///< Consumes a generator's state.
+  bool foreign = false; ///< From outside LibTorch (and temper).
   /// True iff it has effects besides its results and its writes, or may have
-  /// (operators from outside LibTorch): never dropped, repeated or moved.
+  /// (all `foreign` ones): never dropped, repeated or moved.
   bool impure = false;
   /// True iff it is elementwise and costs about as much as reading its
   /// operands.

@@ -47,9 +47,9 @@ class UnexpectedLayout : public Error {
  public:
   UnexpectedLayout(const std::string& made_by, const std::string& message)
       : Error(message), made_by_(made_by) {}
-  /// The operator's name.
-  const std::string& made_by() const {
-    return made_by_;
+  /// Why a call that meets it is not compiled; names the operator.
+  std::string reason() const {
+    return made_by_ + " returns other sizes from call to call";
   }
 
  private:

@@ -22,7 +22,7 @@ TEST(RawAccess, IsNoticedOutsideOfOperatorsOnly) {
   raw.watch({storage_of(x)});
   raw.resume();
   {
-    const RawAccess::InOperator in(raw);
+    const RawAccess::InOperator in(raw, /*foreign=*/false);
     x.data_ptr<float>();
   }
   EXPECT_FALSE(raw.seen());

@@ -198,6 +198,24 @@ struct Doubled : torch::autograd::Function<Doubled> {
   }
 };
 
+// Counts up the buffer's version twice for one write.
+TEST(CasesB, B16_MarkDirtyOfABuffer) {
+  for (const bool grad_mode : {true, false}) {
+    const auto report = expect_same([grad_mode](Trial& run) {
+      auto buffer = torch::ones({4});
+      auto f = run.compile_function(
+          [&buffer](Tensor x) { return Doubled::apply(buffer) * x; }, buffer);
+      const torch::AutoGradMode mode(grad_mode);
+      for (int i = 0; i < 6; ++i) {
+        run.note("y", f(torch::randn({4})));
+        run.note("buffer", buffer);
+        run.note("version", int64_t{buffer._version()});
+      }
+    });
+    EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 5);
+  }
+}
+
 TEST(CasesB, B16_MarkDirty) {
   const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x) {

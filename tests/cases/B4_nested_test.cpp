@@ -96,7 +96,9 @@ TEST(CasesB, B4_UnknownBackwardOfCodeThatWritesItsInput) {
   });
 }
 
-// Backwards at the same time: each is right, or says that it can't be.
+// Backwards at the same time. Every edge gets something here, so none is taken
+// out (which another thread could not be protected from): each backward is
+// right, or says that it can't be.
 TEST(CasesB, B4_ThreadsThroughOneRetainedGraph) {
   auto w = torch::randn({64, 64}).requires_grad_();
   auto x = torch::randn({8, 64}).requires_grad_();

@@ -303,6 +303,27 @@ TEST(CasesB, Reruns_HooksThatGradientsInsideTheCallRun) {
           because("a gradient that is taken inside the call runs a hook"));
 }
 
+// A gradient that is retained is kept by a hook as well.
+TEST(CasesB, Reruns_RetainedGradientsInsideTheCall) {
+  const auto report = expect_same([](Trial& run) {
+    auto leaf = torch::randn({4}).requires_grad_();
+    auto f = run.compile_function(
+        [](Tensor x) { return autograd::grad({x.sin().sum()}, {x})[0] * 2; });
+    for (int i = 0; i < 10; ++i) {
+      auto x = leaf * 1;
+      if (i >= 4 && i < 8) {
+        x.retain_grad();
+      }
+      run.note("y", f(x));
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total,
+      program_calls == 5 && eager == 4 &&
+          because("a gradient that is taken inside the call runs a hook"));
+}
+
 // The detached one shares its version with what the backward has saved.
 TEST(CasesB, Reruns_ADetachedResultIsWrittenBeforeTheBackward) {
   const auto report = expect_same([](Trial& run) {

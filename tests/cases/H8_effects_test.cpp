@@ -169,6 +169,35 @@ TEST(CasesH, H10_MultiheadAttention) {
   EXPECT_COUNTERS(report.total, program_backwards == 4);
 }
 
+// Other sizes answer, whatever the values.
+TEST(CasesH, H10_AttentionToALongerSequence) {
+  const auto report = expect_same([](Trial& run) {
+    nn::MultiheadAttention attention(nn::MultiheadAttentionOptions(8, 2));
+    auto f = run.compile_function(
+        [attention](Tensor q, Tensor memory) mutable {
+          return attention->forward(q, memory, memory);
+        },
+        attention);
+    for (int i = 0; i < 6; ++i) {
+      auto q = torch::randn({4, 2, 8}).requires_grad_();
+      auto all = f(q, torch::randn({5, 2, 8}));
+      run.note("all", all);
+      std::get<0>(all).sum().backward();
+      run.note_grad("q", q);
+    }
+    auto other_dtype = run.compile_function(
+        [](Tensor x, Tensor y) { return torch::equal(x, y) ? x : x * 2; });
+    for (int i = 0; i < 4; ++i) {
+      run.attempt("dtypes", [&] {
+        run.note(
+            "y",
+            other_dtype(torch::ones({2}), torch::ones({3}).to(torch::kLong)));
+      });
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_calls == 5 && program_backwards == 5);
+}
+
 TEST(CasesH, H11_TryCatchInside) {
   const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor x, Tensor y) {

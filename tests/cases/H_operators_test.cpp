@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/library.h>
 
+#include <stdexcept>
+#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -46,6 +48,8 @@ TORCH_LIBRARY(temper_cases, library)
   library.def("cube(Tensor x) -> Tensor");
   library.def("counted(Tensor x) -> Tensor");
   library.def("scale_(Tensor(a!) x, float by) -> Tensor(a!)");
+  library.def("scale_and_shift_(Tensor(a!) x, float by) -> Tensor(a!)");
+  library.def("threaded(Tensor x) -> Tensor");
   library.def("halves(Tensor(a) x) -> (Tensor(a), Tensor(a))");
   library.def("parts(Tensor x, int n) -> Tensor[]");
   library.def("both(Tensor x) -> (Tensor, int)");
@@ -73,6 +77,18 @@ TORCH_LIBRARY_IMPL(temper_cases, CPU, library) {
   });
   library.impl(
       "scale_", [](Tensor& x, double by) -> Tensor& { return x.mul_(by); });
+  library.impl("scale_and_shift_", [](Tensor& x, double by) -> Tensor& {
+    return x.mul_(by).add_(by);
+  });
+  library.impl("threaded", [](const Tensor& x) {
+    auto result = x.clone(at::MemoryFormat::Contiguous);
+    std::thread([&] {
+      for (int64_t i = 0; i < x.numel(); ++i) {
+        result.data_ptr<float>()[i] += x.data_ptr<float>()[i];
+      }
+    }).join();
+    return result;
+  });
   library.impl("halves", [](const Tensor& x) {
     const auto half = x.size(0) / 2;
     return std::make_tuple(
@@ -291,31 +307,171 @@ TEST(CasesH, Operators_WithSizesThatDependOnData) {
               "temper_cases::positive returns other sizes from call to call"));
 }
 
-// Where the call has written something, its code can't run once more.
+Tensor call_positive(const Tensor& x) {
+  static const auto positive =
+      op<Tensor(const Tensor&)>("temper_cases::positive");
+  return positive.call(x);
+}
+
+constexpr const char* kOtherSizes =
+    "temper_cases::positive returns other sizes from call to call";
+
+// What the call had written by then is put back.
 TEST(CasesH, Operators_WithOtherSizesAfterAWrite) {
-  if (disabled()) {
-    return;
-  }
-  auto f = temper::compile([](Tensor x) {
-    static const auto positive =
-        op<Tensor(const Tensor&)>("temper_cases::positive");
-    x.add_(1);
-    return positive.call(x) * 2;
+  const auto report = expect_same([](Trial& run) {
+    auto count = torch::zeros({3});
+    auto f = run.compile_function(
+        [&count](Tensor x) {
+          x.add_(1);
+          count.narrow(0, 1, 2).add_(torch::rand({2}));
+          return call_positive(x) * 2;
+        },
+        count);
+    for (int i = 0; i < 9; ++i) {
+      auto x = torch::tensor({1.F, i < 4 || i == 7 ? -2.F : 2.F});
+      run.note("y", f(x));
+      run.note("x", x);
+      run.note("count", count);
+      run.note("versions", int64_t{x._version()} + count._version());
+      run.note_generator();
+    }
   });
-  for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(f(torch::tensor({1.F, -2.F})).numel(), 1);
+  EXPECT_COUNTERS(
+      report.total,
+      traces == 1 && program_calls == 3 &&
+          reasons == Reasons{{kOtherSizes, 5}});
+}
+
+/// Multiplies its gradient by the number of positive elements, in a backward
+/// whose sizes nothing tells.
+struct TimesPositive : autograd::Function<TimesPositive> {
+  static Tensor forward(autograd::AutogradContext* context, const Tensor& x) {
+    context->save_for_backward({x});
+    return x * 2;
   }
-  try {
-    f(torch::tensor({1.F, 2.F}));
-    FAIL() << "expected temper::Error";
-  } catch (const temper::Error& error) {
-    const std::string text = error.what_without_backtrace();
-    EXPECT_NE(
-        text.find("temper_cases::positive returned a tensor of sizes [2]"),
-        std::string::npos)
-        << text;
-    EXPECT_NE(text.find("dynamic_output_shape"), std::string::npos) << text;
+  static autograd::variable_list backward(
+      autograd::AutogradContext* context,
+      autograd::variable_list gradients) {
+    const auto x = context->get_saved_variables()[0];
+    return {gradients[0] * torch::ones_like(call_positive(x)).sum()};
   }
+};
+
+TEST(CasesH, Operators_WithOtherSizesInABackward) {
+  for (const int64_t width : {3, 700}) { // The second has several segments.
+    const auto report = expect_same([&](Trial& run) {
+      auto v = torch::randn({width, width}).requires_grad_();
+      auto w = torch::randn({width, width}).requires_grad_();
+      auto f = run.compile_function(
+          [&](Tensor x) {
+            return TimesPositive::apply(x.matmul(v)).matmul(w).sum();
+          },
+          v,
+          w);
+      for (int i = 0; i < 9; ++i) {
+        auto x = torch::full({1, width}, i < 5 || i == 7 ? 1.F : -1.F);
+        x.requires_grad_();
+        auto y = f(x);
+        y.backward();
+        run.note("y", y);
+        run.note_grad("x", x);
+        run.note_grad("v", v);
+        run.note_grad("w", w);
+      }
+    });
+    // The sixth backward, and the calls after it.
+    EXPECT_COUNTERS(report.total, reasons == Reasons{{kOtherSizes, 4}});
+    EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 4);
+  }
+}
+
+int64_t number_of_call = 0; // Which no guard sees.
+
+// A shadow run believes the trace's sizes; it has to start again where it is to
+// become real.
+TEST(CasesH, Operators_WithOtherSizesInAShadowRun) {
+  enum class End { kPlain, kDiffers, kThrows, kSwallows, kKeeps };
+  for (const auto end :
+       {End::kPlain,
+        End::kDiffers,
+        End::kThrows,
+        End::kSwallows,
+        End::kKeeps}) {
+    const auto report = expect_same([end](Trial& run) {
+      static Tensor kept;
+      kept.reset();
+      auto f = run.compile_function([end](Tensor x) {
+        x.add_(1);
+        auto y = call_positive(x);
+        // The first call is traced, the second shadowed.
+        const bool second = number_of_call == 1;
+        if (second && end == End::kThrows) {
+          throw std::runtime_error("the user's");
+        }
+        if (end == End::kSwallows && second) {
+          try {
+            return y.sin();
+          } catch (const std::exception&) {
+            return x.add_(100);
+          }
+        }
+        if (end == End::kKeeps) {
+          kept = y.cos();
+        }
+        return second && end == End::kDiffers ? y.sin() : y * torch::rand({});
+      });
+      for (int i = 0; i < 5; ++i) {
+        auto x = torch::tensor({1.F, i == 0 ? -2.F : 2.F});
+        number_of_call = i;
+        run.attempt("call", [&] { run.note("y", f(x)); });
+        run.note("x", x);
+        run.note("version", int64_t{x._version()});
+        run.note("kept", kept.defined() ? kept : x);
+        run.note_generator();
+      }
+    });
+    // What is kept ends the trace already.
+    EXPECT_COUNTERS(
+        report.total,
+        traces == 1 && program_calls == 0 &&
+            (end == End::kKeeps
+                 ? shadow_runs == 0
+                 : shadow_runs == 1 && reasons == Reasons{{kOtherSizes, 4}}));
+  }
+}
+
+TEST(CasesH, Operators_ThatCountVersionsTwice) {
+  const auto report = expect_same([](Trial& run) {
+    static const auto scale_and_shift =
+        op<Tensor&(Tensor&, double)>("temper_cases::scale_and_shift_");
+    auto buffer = torch::ones({3});
+    auto f = run.compile_function(
+        [&buffer](Tensor x) {
+          scale_and_shift.call(buffer, 0.5);
+          return x * buffer;
+        },
+        buffer);
+    for (int i = 0; i < 6; ++i) {
+      run.note("y", f(torch::randn({3})));
+      run.note("buffer", buffer);
+      run.note("version", int64_t{buffer._version()});
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 5);
+}
+
+// A kernel may use threads of its own.
+TEST(CasesH, Operators_WithThreads) {
+  const auto report = expect_same([](Trial& run) {
+    static const auto threaded =
+        op<Tensor(const Tensor&)>("temper_cases::threaded");
+    auto f = run.compile_function(
+        [](Tensor x) { return threaded.call(x.sin()) + threaded.call(x); });
+    for (int i = 0; i < 6; ++i) {
+      run.note("y", f(torch::randn({3})));
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 5);
 }
 
 } // namespace
