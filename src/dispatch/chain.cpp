@@ -2,6 +2,8 @@
 #include "dispatch/chain.h"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "base/error.h"
 
@@ -59,42 +61,43 @@ void connect(
   }
 }
 
-void find_shared(
-    const graph::Graph& joint,
-    const RecordedBackward& backward,
-    const graph::Segment& segment,
-    Chain::Work& work) {
-  const auto shares_memory = [&](graph::ValueId id) {
-    const auto storage = joint.values[static_cast<size_t>(id)].storage;
-    return std::any_of(
-        joint.ops.begin(), joint.ops.end(), [&](const graph::Op& op) {
-          return std::any_of(
-              op.results.begin(), op.results.end(), [&](graph::ValueId other) {
-                return other != id && other != graph::kNoValue &&
-                    joint.values[static_cast<size_t>(other)].storage == storage;
-              });
-        });
+// True iff another value of the graph lies in the same memory.
+bool shares_memory(const graph::Graph& joint, graph::ValueId id) {
+  const auto storage = joint.values[static_cast<size_t>(id)].storage;
+  return std::any_of(
+      joint.ops.begin(), joint.ops.end(), [&](const graph::Op& op) {
+        return std::any_of(
+            op.results.begin(), op.results.end(), [&](graph::ValueId other) {
+              return other != id && other != graph::kNoValue &&
+                  joint.values[static_cast<size_t>(other)].storage == storage;
+            });
+      });
+}
+
+void find_shared(const graph::Graph& joint, Chain::Run& run) {
+  // Where a gradient gets its last contribution, and how many it gets.
+  std::map<std::pair<Delivery::Target, int32_t>, std::pair<int32_t, int>> sums;
+  const auto deliveries = [&](const Chain::Work& work) {
+    return work.segment < 0
+        ? c10::ArrayRef<Delivery>()
+        : c10::ArrayRef<Delivery>(
+              joint.segments[static_cast<size_t>(work.segment)].deliveries);
   };
-  const auto contributions = [&](const Delivery& delivery) {
-    int count = 0;
-    for (auto s = backward.step_segments.front();
-         s < backward.step_segments.back();
-         ++s) {
-      for (const auto& other :
-           joint.segments[static_cast<size_t>(s)].deliveries) {
-        count +=
-            other.target == delivery.target && other.index == delivery.index
-            ? 1
-            : 0;
-      }
+  for (size_t n = 0; n < run.nodes.size(); ++n) {
+    for (const auto& delivery : deliveries(run.nodes[n])) {
+      auto& [last, count] = sums[{delivery.target, delivery.index}];
+      last = static_cast<int32_t>(n);
+      ++count;
     }
-    return count;
-  };
-  for (size_t d = 0; d < segment.deliveries.size(); ++d) {
-    const auto& delivery = segment.deliveries[d];
-    if (delivery.value != graph::kNoValue && contributions(delivery) > 1 &&
-        shares_memory(delivery.value)) {
-      work.shared.push_back(static_cast<int32_t>(d));
+  }
+  for (auto& work : run.nodes) {
+    const auto all = deliveries(work);
+    for (size_t d = 0; d < all.size(); ++d) {
+      const auto& [last, count] = sums[{all[d].target, all[d].index}];
+      if (count > 1 && all[d].value != graph::kNoValue &&
+          shares_memory(joint, all[d].value)) {
+        work.shared.push_back({static_cast<int32_t>(d), last});
+      }
     }
   }
 }
@@ -145,7 +148,6 @@ void add_step(
             index_of_output(autograd, joint.tangent_outputs[ordinal])));
       }
       connect(chain.nodes[n], work, autograd, segment);
-      find_shared(joint, backwards[b], segment, work);
       for (const auto& delivery : segment.deliveries) {
         const auto target = target_of(autograd, delivery);
         if (target.kind == Kind::kOutput && delivery.value != graph::kNoValue) {
@@ -205,6 +207,7 @@ Chain make_chain(
     }
   }
   for (auto& run : chain.runs) {
+    find_shared(joint, run);
     run.last_reader.assign(artifact.saved.size(), -1);
     run.last_carried.assign(static_cast<size_t>(artifact.num_carried), -1);
     for (size_t n = 0; n < chain.nodes.size(); ++n) {

@@ -39,9 +39,14 @@ struct Chain {
     std::vector<int32_t> tangents;
     std::vector<int32_t> targets; ///< By delivery of the segment: the edge.
     std::vector<int32_t> idle; ///< Edges that get nothing.
-    /// Deliveries that are views and not the only contribution: the engine must
-    /// not add in place to memory that was shared in eager.
-    std::vector<int32_t> shared;
+    /// A delivery that is a view and not the only contribution: until the last
+    /// one has come the engine must not add in place to its memory, which was
+    /// shared in eager.
+    struct Shared {
+      int32_t delivery = 0;
+      int32_t last_node = 0; ///< That contributes to the same gradient.
+    };
+    std::vector<Shared> shared;
   };
   struct Run {
     std::vector<Work> nodes;

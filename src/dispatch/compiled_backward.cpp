@@ -145,7 +145,8 @@ class ChainState : public std::enable_shared_from_this<ChainState> {
   bool releasing_ = false;
   std::vector<bool> ignored_; ///< See `BackwardChoice`.
   std::vector<at::Tensor> carried_;
-  std::vector<at::Tensor> held_; ///< Until the next node: see `Work::shared`.
+  /// Until a node behind this one runs: see `Work::shared`.
+  std::vector<std::pair<int32_t, at::Tensor>> held_;
   std::vector<variable_list> rerun_sends_; ///< By node of the step, by edge.
   RemovedEdges removed_;
   /// What entered at the step, if its programs may have to be given up.
@@ -316,6 +317,7 @@ void ChainState::begin(int32_t node, const variable_list& gradients) {
       });
   run_ = choose(node, gradients);
   releasing_ = !autograd::get_current_graph_task_keep_graph();
+  held_.clear();
   carried_.assign(
       static_cast<size_t>(plan_->artifact->num_carried), at::Tensor());
   consume(node, gradients);
@@ -449,7 +451,12 @@ variable_list ChainState::send(int32_t node, variable_list&& gradients) {
   if (autograd::get_current_graph_task_id() != task_) {
     begin(node, gradients);
   }
-  held_.clear();
+  held_.erase(
+      std::remove_if(
+          held_.begin(),
+          held_.end(),
+          [&](const auto& held) { return held.first < node; }),
+      held_.end());
   current_ = node;
   extra_edges_ = 0;
   const auto& chain = plan_->chain;
@@ -552,8 +559,10 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
     carried_[static_cast<size_t>(program.carried_out[i])] =
         std::move(outputs[deliveries + i]);
   }
-  for (const auto d : work.shared) {
-    held_.push_back(outputs[static_cast<size_t>(d)].detach());
+  for (const auto& shared : work.shared) {
+    held_.emplace_back(
+        shared.last_node,
+        outputs[static_cast<size_t>(shared.delivery)].detach());
   }
   for (size_t d = 0; d < deliveries; ++d) {
     result[static_cast<size_t>(work.targets[d])] = std::move(outputs[d]);
