@@ -166,6 +166,50 @@ TEST(CasesH, H5_FunctionsSwapped) {
   EXPECT_COUNTERS(report.total, traces == 0 && program_calls == 0);
 }
 
+// What TEMPER_FIELDS lists is all of this class, and not of those derived.
+struct Declared {
+  virtual ~Declared() = default;
+  virtual Tensor apply(const Tensor& x) const {
+    return x * factor;
+  }
+  double factor = 2;
+  TEMPER_FIELDS(factor)
+};
+struct Derived : Declared {
+  Tensor apply(const Tensor& x) const override {
+    return x.pow(2) * factor;
+  }
+};
+struct DeclaringImpl : temper::Module<DeclaringImpl> {
+  std::shared_ptr<Declared> strategy = std::make_shared<Declared>();
+  void reset() override {}
+  Tensor forward(Tensor x) {
+    return strategy->apply(x);
+  }
+  TEMPER_FIELDS(strategy)
+};
+TEMPER_MODULE(Declaring);
+
+TEST(CasesH, H5_AStrategyThatIsDeclared) {
+  const auto report = expect_same([](Trial& run) {
+    Declaring net;
+    run.compile(net);
+    const auto call = [&] {
+      for (int i = 0; i < 4; ++i) {
+        run.note("y", net(torch::full({3}, 3.0)));
+      }
+    };
+    call();
+    net->strategy->factor = 3;
+    call();
+    net->strategy = std::make_shared<Derived>();
+    call();
+    net->strategy = std::make_shared<Declared>();
+    call();
+  });
+  EXPECT_COUNTERS(report.total, program_calls == 10 && eager == 4);
+}
+
 struct BranchingImpl : temper::Module<BranchingImpl> {
   nn::Linear fc{nullptr};
   double gain = 1;

@@ -219,7 +219,9 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
     };
     constexpr std::array<bool, sizeof...(I)> kMayChange{kChanges<I>...};
     c10::SmallVector<Part, 8> parts;
-    const auto add = [&]<size_t J>(std::integral_constant<size_t, J>) {
+    // Not used by a function without parameters.
+    [[maybe_unused]] const auto add = [&]<size_t J>(
+        std::integral_constant<size_t, J>) {
       const auto& argument = std::get<J>(args_);
       if constexpr (
           std::is_same_v<Plain<J>, at::Tensor> ||

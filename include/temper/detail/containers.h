@@ -20,6 +20,7 @@
 #include <span>
 #include <string>
 #include <tuple>
+#include <typeinfo>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -277,6 +278,12 @@ struct Codec<T> {
   static constexpr bool kFlattens = true;
   static constexpr bool kRefills = std::is_copy_constructible_v<T>;
   static void flatten(const T& value, Sink& sink) {
+    if constexpr (std::is_polymorphic_v<T>) {
+      // Behind a pointer or reference. What it is and has besides is not told.
+      if (typeid(value) != typeid(T)) {
+        sink.reject("an object of a class derived from the one that is declared");
+      }
+    }
     value.temper_each_field([&]<class F>(const char*, const F& field) {
       static_cast<void>(CheckListed<MemberCodec<F>::kFlattens>());
       if constexpr (MemberCodec<F>::kFlattens) {
