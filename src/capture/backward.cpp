@@ -33,6 +33,7 @@ using torch::autograd::variable_list;
 // reach `.grad` (and later all-reduces) while the backward goes on, and are not
 // all alive beside an old `.grad` at its end.
 constexpr size_t kBucketBytes = 1 << 20;
+std::atomic<size_t> bucket_bytes{kBucketBytes};
 
 struct PreHook : torch::autograd::FunctionPreHook {
   PreHook(std::shared_ptr<BackwardRecord> the_record, Node* the_node)
@@ -83,6 +84,10 @@ size_t bytes_of(const graph::Type& type) {
 }
 
 } // namespace
+
+void set_bucket_bytes(size_t bytes) {
+  bucket_bytes = bytes;
+}
 
 // What the engine calls when its task has ended, or destroys with a task that
 // has thrown.
@@ -360,7 +365,7 @@ void BackwardRecord::cut_into_segments() {
     size_t bytes = 0;
     for (; next < sent_.size() && sent_[next].step == step; ++next) {
       const auto& sent = sent_[next];
-      if (bytes >= kBucketBytes && sent.at > sent_[next - 1].at) {
+      if (bytes >= bucket_bytes && sent.at > sent_[next - 1].at) {
         segment.end_op = sent_[next - 1].at;
         graph.segments.push_back(segment);
         segment = {};

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/node.h>
 
 #include <atomic>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -113,5 +114,9 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   size_t ops_before_ = 0; ///< When the node began.
   bool inside_ = false;
 };
+
+/// For tests: how many bytes of gradients end a segment, from now on and
+/// process-wide.
+void set_bucket_bytes(size_t bytes);
 
 } // namespace temper::capture

@@ -12,12 +12,14 @@
 
 #include "runtime/artifact_store.h"
 #include "support/mutants.h"
+#include "support/segments.h"
 
 namespace temper::testing {
 namespace {
 
 // Here, because who compares is who must notice.
 [[maybe_unused]] const bool has_mutant = install_mutant();
+[[maybe_unused]] const bool has_bucket_bytes = install_bucket_bytes();
 
 // One report shows this many differences: the first one matters, the others
 // tell how far it spread.
