@@ -158,8 +158,10 @@ bool BackwardRecord::start() {
     last_.pattern.needed[static_cast<size_t>(index)] = will_visit(port.first);
   }
   if (at::GradMode::is_enabled()) {
+    recorder_->set_place("");
     recorder_->fail("double backward (create_graph) through the call");
   }
+  recorder_->set_place("in its backward");
   torch::autograd::Engine::get_default_engine().queue_callback(
       [end = std::make_shared<EndOfTask>(weak_from_this(), task_)] {
         (*end)();

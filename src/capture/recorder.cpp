@@ -72,7 +72,7 @@ void Recorder::fail(const std::string& reason) {
   if (!failed()) {
     trace_.unsupported = reason;
     if (!place_.empty()) {
-      trace_.unsupported += " (after '" + place_ + "')";
+      trace_.unsupported += " (" + place_ + ")";
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "capture/generator_state.h"
@@ -86,6 +87,11 @@ class Recorder : public Interceptor {
   /// The call has ended with these results: fills `Binding::version_steps`, and
   /// their memory is the user's now.
   void end_call(const std::vector<at::Tensor>& results);
+  /// What reasons say of where the op was, e.g. "in its backward", until the
+  /// next watched tensor is used.
+  void set_place(std::string place) {
+    place_ = std::move(place);
+  }
   /// Keeps this argument's memory and not itself: it has got a history, whose
   /// hooks keep the recorder.
   void let_go_of_argument(int32_t index);
@@ -169,7 +175,7 @@ class Recorder : public Interceptor {
   const int task_; ///< Of the engine's, in which the call began; or -1.
   const uint64_t first_sequence_number_;
   bool ended_ = false; ///< The call has returned.
-  std::string place_; ///< Path of the watched tensor used last.
+  std::string place_; ///< See `set_place`; mostly "after 'head.weight'".
 };
 
 } // namespace temper::capture

@@ -127,7 +127,7 @@ int32_t Recorder::add_watched(const WatchedTensor& watched) {
   if (!is_recordable(watched.tensor)) {
     return -1;
   }
-  place_ = watched.path;
+  place_ = "after '" + watched.path + "'";
   add_input(watched.tensor, watched.role, watched.path, {-1, impl});
   return static_cast<int32_t>(trace_.graph.inputs.size()) - 1;
 }

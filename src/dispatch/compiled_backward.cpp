@@ -591,7 +591,8 @@ void attach_backward(
       if (tensor.is_leaf()) {
         // Of gradients that one node delivers the engine accumulates first
         // what eager's does; all these have its highest priority. The first
-        // plan decides: other threads' engines may read the number.
+        // plan decides, so that the number is written once: another thread's
+        // engine may read it meanwhile, and takes either for its own order.
         constexpr auto kNone = std::numeric_limits<uint64_t>::max();
         if (edge.function->sequence_nr() == kNone && chain.input_order[i] > 0) {
           edge.function->set_sequence_nr(kNone - chain.input_order[i]);

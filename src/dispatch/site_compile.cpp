@@ -112,9 +112,9 @@ void CallSite::Impl::disturbed(
       kEager,
       "'",
       name,
-      "' runs eagerly for ",
-      signature.pause,
-      " calls: ",
+      signature.pause == 0
+          ? std::string("' is traced again: ")
+          : c10::str("' is traced again after ", signature.pause, " calls: "),
       reason);
 }
 

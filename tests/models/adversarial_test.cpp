@@ -121,8 +121,7 @@ struct PenaltyModel : Opponents {
       .waiting = 1,
       .failed_traces = 1,
       .eager = 4,
-      .reason =
-          "double backward (create_graph) through the call (after 'out.bias')"};
+      .reason = "double backward (create_graph) through the call"};
 
   void train(Trial& run, const Batch& batch) {
     generator->train();

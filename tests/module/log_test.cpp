@@ -268,11 +268,11 @@ TEST(LogTest, EagerForAWhile) {
   EXPECT_THAT(
       lines,
       ElementsAre(
-          MatchesRegex("temper: '.*' runs eagerly for 0 calls: random numbers "
+          MatchesRegex("temper: '.*' is traced again: random numbers "
                        "were drawn or seeded outside of tensor ops"),
-          MatchesRegex("temper: '.*' runs eagerly for 1 calls: random numbers "
+          MatchesRegex("temper: '.*' is traced again after 1 calls: random numbers "
                        "were drawn or seeded outside of tensor ops"),
-          MatchesRegex("temper: '.*' runs eagerly for 3 calls: random numbers "
+          MatchesRegex("temper: '.*' is traced again after 3 calls: random numbers "
                        "were drawn or seeded outside of tensor ops")));
 }
 

@@ -220,27 +220,27 @@ class BoundCall<Target, Parameters, std::index_sequence<I...>, Args...> {
     constexpr std::array<bool, sizeof...(I)> kMayChange{kChanges<I>...};
     c10::SmallVector<Part, 8> parts;
     // Not used by a function without parameters.
-    [[maybe_unused]] const auto add = [&]<size_t J>(
-        std::integral_constant<size_t, J>) {
-      const auto& argument = std::get<J>(args_);
-      if constexpr (
-          std::is_same_v<Plain<J>, at::Tensor> ||
-          std::is_arithmetic_v<Plain<J>>) {
-        const auto* begin =
-            reinterpret_cast<const char*>(std::addressof(argument));
-        parts.push_back({{begin, begin + sizeof(argument)}, J});
-      } else {
-        std::vector<at::Tensor> tensors;
-        std::string bytes;
-        std::vector<Extent> extents;
-        Sink sink(tensors, bytes);
-        sink.note_extents(extents);
-        detail::flatten<Plain<J>>(argument, sink);
-        for (const Extent& extent : extents) {
-          parts.push_back({extent, J});
-        }
-      }
-    };
+    [[maybe_unused]] const auto add =
+        [&]<size_t J>(std::integral_constant<size_t, J>) {
+          const auto& argument = std::get<J>(args_);
+          if constexpr (
+              std::is_same_v<Plain<J>, at::Tensor> ||
+              std::is_arithmetic_v<Plain<J>>) {
+            const auto* begin =
+                reinterpret_cast<const char*>(std::addressof(argument));
+            parts.push_back({{begin, begin + sizeof(argument)}, J});
+          } else {
+            std::vector<at::Tensor> tensors;
+            std::string bytes;
+            std::vector<Extent> extents;
+            Sink sink(tensors, bytes);
+            sink.note_extents(extents);
+            detail::flatten<Plain<J>>(argument, sink);
+            for (const Extent& extent : extents) {
+              parts.push_back({extent, J});
+            }
+          }
+        };
     (add(std::integral_constant<size_t, I>()), ...);
     std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) {
       return a.extent.begin < b.extent.begin;

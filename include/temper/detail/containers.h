@@ -281,7 +281,8 @@ struct Codec<T> {
     if constexpr (std::is_polymorphic_v<T>) {
       // Behind a pointer or reference. What it is and has besides is not told.
       if (typeid(value) != typeid(T)) {
-        sink.reject("an object of a class derived from the one that is declared");
+        sink.reject(
+            "an object of a class derived from the one that is declared");
       }
     }
     value.temper_each_field([&]<class F>(const char*, const F& field) {

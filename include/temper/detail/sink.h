@@ -78,7 +78,11 @@ class Sink {
   void visit(const void* begin, size_t size) {
     if (extents_ != nullptr) {
       const auto* first = static_cast<const char*>(begin);
-      extents_->push_back({first, first + size});
+      if (!extents_->empty() && extents_->back().end == first) {
+        extents_->back().end = first + size; // The elements of an array.
+      } else {
+        extents_->push_back({first, first + size});
+      }
     }
   }
   /// The value holds something that cannot be told by value: the call runs
