@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
+
 #include "graph/parser.h"
 
 namespace temper::dispatch {
@@ -67,8 +69,8 @@ struct ChainTest : testing::Test {
     artifact.segments[0].carried_out = {0};
     artifact.segments[1].carried_in = {0};
   }
-  Chain make() const {
-    return make_chain(graph::parse(kText), autograd, backwards, artifact);
+  Chain make(std::string_view text = kText) const {
+    return make_chain(graph::parse(text), autograd, backwards, artifact);
   }
   AutogradTrace autograd;
   std::vector<RecordedBackward> backwards;
@@ -104,6 +106,29 @@ TEST_F(ChainTest, EdgesAreTheUnionOfWhatBackwardsDeliver) {
   EXPECT_THAT(second.nodes[1].idle, ElementsAre(0));
   EXPECT_THAT(second.nodes[2].targets, ElementsAre(0, 1));
   EXPECT_THAT(second.nodes[2].tangents, ElementsAre(0));
+}
+
+// They take an edge, so that what lies behind it is visited; but nothing comes.
+TEST_F(ChainTest, UndefinedGradientsHaveEdgesAndDeliverNothing) {
+  const auto without = [](std::string_view delivery) {
+    std::string text(kText);
+    const size_t at = text.find(delivery);
+    return text.replace(
+        at + delivery.find('%'), delivery.size() - delivery.find('%'), "none");
+  };
+  using Target = Chain::Target;
+  const auto to_output = make(without("deliver output 1 = %8"));
+  EXPECT_THAT(
+      to_output.nodes[1].targets, ElementsAre(Target{Kind::kOutput, 1}));
+  EXPECT_THAT(to_output.runs[0].nodes[1].targets, ElementsAre(0));
+  EXPECT_THAT(to_output.runs[0].nodes[1].idle, IsEmpty());
+  EXPECT_THAT(to_output.runs[0].delivers, ElementsAre(false, false));
+  // Inputs are ordered by the gradients that they get.
+  EXPECT_THAT(make().input_order, ElementsAre(1, 0));
+  const auto to_input = make(without("deliver input 1 = %9"));
+  EXPECT_THAT(to_input.input_order, ElementsAre(0, 0));
+  EXPECT_THAT(to_input.runs[0].nodes[2].targets, ElementsAre(0));
+  EXPECT_THAT(to_input.runs[0].nodes[2].shared, IsEmpty());
 }
 
 TEST_F(ChainTest, SavedValuesKnowTheirLastReader) {

@@ -56,6 +56,7 @@ TEST(Equal, EveryFieldCounts) {
       },
       [](Graph& g) { g.segments[0].deliveries[0].index = 0; },
       [](Graph& g) { g.segments[0].deliveries[0].value = 7; },
+      [](Graph& g) { g.segments[0].deliveries[0].value = kNoValue; },
       [](Graph& g) { g.tangent_outputs[0] = 1; },
       [](Graph& g) { g.slots[0] = 9; },
       [](Graph& g) { g.slots[0] = 8.0; },

@@ -94,6 +94,9 @@ TEST(Skeleton, HasAllStructure) {
       {kJointText, "deliver input 1 = %11", "deliver output 1 = %11"},
       {kJointText, "deliver input 1 = %11", "deliver input 1 = %9"},
       {kBackwardsText, "segment of 1", "segment"},
+      {kBackwardsText, "    deliver input 0 = none\n", ""},
+      {kBackwardsText, "deliver input 0 = none", "deliver input 0 = %9"},
+      {kBackwardsText, "deliver input 0 = %8", "deliver input 0 = none"},
       {kJointText, "graph functional", "graph raw"},
       {kRawText, "(1) @9", "(1) @7"}, // which share memory
       {kRawText, "(4, 1) @12", "(4, 1) @7"},

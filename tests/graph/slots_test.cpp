@@ -1,6 +1,7 @@
 // Which arguments are slots, as LibTorch's schemas report them.
 #include "graph/slots.h"
 
+#include <ATen/core/List.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -64,6 +65,56 @@ TEST(Slots, HoldScalarsOnly) {
   EXPECT_FALSE(is_slot_value(c10::IValue()));
   EXPECT_FALSE(is_slot_value("1"));
   EXPECT_FALSE(is_slot_value(c10::List<int64_t>({1})));
+}
+
+TEST(Slots, ScalarListsAreToldFromListsOfOneKind) {
+  const std::vector<Case> cases = {
+      {"aten::_foreach_add.ScalarList", "scalars", true}, // Scalar[]
+      {"aten::_foreach_pow.ScalarList", "exponent", true},
+      {"aten::_foreach_add.Scalar", "scalar", false}, // Scalar
+      {"aten::view", "size", false}, // SymInt[]
+      {"aten::upsample_bilinear2d.vec", "scale_factors", false}, // float[]?
+      {"aten::sum.dim_IntList", "dim", false}, // int[]?
+      {"aten::native_layer_norm_backward", "output_mask", false}, // bool[3]
+      {"aten::cat", "tensors", false}, // Tensor[]
+  };
+  for (const Case& each : cases) {
+    SCOPED_TRACE(std::string(each.op) + " " + each.argument);
+    const auto handle = find_op(each.op);
+    const auto index = handle.schema().argumentIndexWithName(each.argument);
+    ASSERT_TRUE(index.has_value());
+    EXPECT_EQ(
+        is_scalar_list(
+            handle.schema().arguments()[static_cast<size_t>(*index)]),
+        each.is_slot);
+  }
+}
+
+TEST(Slots, ListsAreOfTheKindThatTheOperatorTakes) {
+  const std::vector<c10::IValue> slots = {
+      3, 1.5, true, c10::complex<double>(0, 1), -2, 0.5, false};
+  const auto list = [&](const std::vector<int32_t>& indices, bool scalars) {
+    return list_of_slots(indices, slots.data(), scalars);
+  };
+  EXPECT_EQ(list({4, 0}, false).toIntVector(), (std::vector<int64_t>{-2, 3}));
+  EXPECT_EQ(
+      list({1, 5, 1}, false).toDoubleVector(),
+      (std::vector<double>{1.5, 0.5, 1.5}));
+  EXPECT_EQ(
+      list({2, 6}, false).toBoolList().vec(), (std::vector<bool>{true, false}));
+  EXPECT_TRUE(list({}, false).isIntList());
+  // Each keeps its kind.
+  const auto mixed = list({0, 1, 2, 3}, true);
+  const auto scalars = mixed.toListRef();
+  ASSERT_EQ(scalars.size(), 4U);
+  EXPECT_EQ(scalars[0].toInt(), 3);
+  EXPECT_EQ(scalars[1].toDouble(), 1.5);
+  EXPECT_TRUE(scalars[2].isBool() && scalars[2].toBool());
+  EXPECT_EQ(scalars[3].toComplexDouble(), c10::complex<double>(0, 1));
+  EXPECT_FALSE(list({0}, true).isIntList());
+  EXPECT_FALSE(list({}, true).isIntList());
+  // No number is rounded or cut on the way.
+  EXPECT_THROW(list({0, 1}, false), c10::Error);
 }
 
 } // namespace

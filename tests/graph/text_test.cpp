@@ -41,6 +41,10 @@ TEST(Text, ParsedGraphsHaveTheFieldsThatTheTextSays) {
   EXPECT_EQ(graph.segments[0].deliveries[0].target, Delivery::Target::kOutput);
   EXPECT_DOUBLE_EQ(graph.slots[1].toDouble(), 0.5);
 
+  const Graph backwards = parse(kBackwardsText);
+  EXPECT_EQ(backwards.segments[2].deliveries[0].value, 9);
+  EXPECT_EQ(backwards.segments[2].deliveries[1].value, kNoValue);
+
   const Graph raw = parse(kRawText);
   EXPECT_EQ(raw.values[2].storage, 7);
   EXPECT_EQ(raw.ops[3].results, (std::vector<ValueId>{3}));

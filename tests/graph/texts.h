@@ -37,7 +37,7 @@ constexpr std::string_view kJointText = R"(graph functional {
 )";
 
 // Two backwards, of which one runs: through both outputs, or through the second
-// alone.
+// alone; that one sends an undefined gradient as well.
 constexpr std::string_view kBackwardsText = R"(graph functional {
   input %0 : f32[8](1) argument "x"
   input %1 : f32[8](1) tangent "y" of output 0
@@ -58,6 +58,7 @@ constexpr std::string_view kBackwardsText = R"(graph functional {
   segment of 1 tangents(3) {
     %9 : f32[8](1) = aten::mul.Tensor(%3, %4)
     deliver input 0 = %9
+    deliver input 0 = none
   }
 }
 )";

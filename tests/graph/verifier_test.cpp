@@ -413,6 +413,10 @@ TEST(Verifier, NamesFaultsOfTheBackward) {
       {kJointText,
        [](Graph& g) { g.segments[1].deliveries[0].index = 4; },
        "segment 1: delivers to input 4, which has no gradient"},
+      // An undefined gradient goes somewhere, too.
+      {kBackwardsText,
+       [](Graph& g) { g.segments[2].deliveries[1].index = 1; },
+       "segment 2: delivers to input 1, which has no gradient"},
       {kJointText,
        [](Graph& g) { g.segments[0].deliveries[0].index = 3; },
        "segment 0: delivers to output 3 of 3"},

@@ -266,8 +266,9 @@ class RandomRawGraph {
       }
       const int num_deliveries = below(4);
       for (int i = 0; i < num_deliveries; ++i) {
+        // Now and then an undefined gradient.
         const graph::ValueId id = pick();
-        builder_.deliver(id);
+        builder_.deliver(below(8) == 0 ? graph::kNoValue : id);
       }
       builder_.end_segment();
     }
