@@ -360,6 +360,38 @@ TEST_F(WatchTest, TensorsAreListedOnceWithRoleAndPath) {
   EXPECT_FALSE(then->find(torch::Tensor()).has_value());
 }
 
+TEST_F(WatchTest, ATensorIsFoundByItsMemory) {
+  torch::Tensor& weight = net->blocks[1]->fc->weight;
+  EXPECT_FALSE(then->find(weight.data()).has_value());
+  const auto found = then->find_memory(weight.data());
+  ASSERT_TRUE(found.has_value());
+  EXPECT_TRUE(found->first.is_same(weight));
+  EXPECT_EQ(found->second.path, "block1.fc.weight");
+  EXPECT_EQ(found->second.role, graph::Role::kParameter);
+  EXPECT_TRUE(
+      then->find_memory(net->scale.detach())->first.is_same(net->scale));
+  // It must look at the memory in the same way.
+  const auto data = weight.data();
+  EXPECT_FALSE(then->find_memory(data[0]).has_value());
+  EXPECT_FALSE(then->find_memory(data.t()).has_value());
+  EXPECT_FALSE(then->find_memory(data.view({16})).has_value());
+  EXPECT_FALSE(then->find_memory(data.view(torch::kInt)).has_value());
+  EXPECT_FALSE(then->find_memory(data.slice(0, 1).slice(0, 0, 3)).has_value());
+  EXPECT_FALSE(then->find_memory(data._neg_view()).has_value());
+  EXPECT_FALSE(then->find_memory(data.clone()).has_value());
+  EXPECT_FALSE(then->find_memory(torch::empty({0})).has_value());
+  // Of two that share it, each is found in its own way.
+  net->blocks[0]->mask = net->scale.view({2, 2});
+  then = watch.take();
+  EXPECT_EQ(then->find_memory(net->scale.data())->second.path, "scale");
+  EXPECT_TRUE(then->find_memory(net->blocks[0]->mask.data())
+                  ->first.is_same(net->blocks[0]->mask));
+  // One that is gone is not given back.
+  const auto mask = net->blocks[0]->mask.data();
+  net->blocks[0]->mask = torch::Tensor();
+  EXPECT_FALSE(then->find_memory(mask).has_value());
+}
+
 TEST_F(WatchTest, ASharedChildIsWatchedOnce) {
   net->register_module("again", net->blocks[0]);
   then = watch.take();
