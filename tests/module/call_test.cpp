@@ -10,10 +10,12 @@
 #include <tuple>
 #include <vector>
 
+#include "support/counters.h"
 #include "temper/temper.h"
 
 namespace {
 
+using temper::testing::Reasons;
 using torch::Tensor;
 
 // Enough to be traced, shadowed and admitted.
@@ -52,11 +54,16 @@ TEST(CallTest, HolderAndModuleAndRawForwardAgree) {
   EXPECT_TRUE(net(x).equal(eager));
   net->compile();
   EXPECT_TRUE(net->is_compiled());
-  EXPECT_TRUE(net(x).equal(eager));
-  EXPECT_TRUE((*net)(x).equal(eager));
-  EXPECT_TRUE(net->forward(x).equal(eager));
-  EXPECT_TRUE(net->training_step(x, eager).equal(torch::zeros({})));
-  EXPECT_EQ(temper::counters_of(net).calls, 3);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(net(x).equal(eager));
+    EXPECT_TRUE((*net)(x).equal(eager));
+    EXPECT_TRUE(net->forward(x).equal(eager));
+    EXPECT_TRUE(net->training_step(x, eager).equal(torch::zeros({})));
+  }
+  // All but `forward` are calls, of one site.
+  EXPECT_COUNTERS(
+      temper::counters_of(net),
+      calls == 6 && eager == 0 && program_calls == 5 && admissions == 1);
 }
 
 TEST(CallTest, ProgramsServeModulesAndFunctions) {
@@ -82,10 +89,12 @@ TEST(CallTest, ProgramsServeModulesAndFunctions) {
     EXPECT_TRUE(t.equal(x * 2));
     EXPECT_FALSE(t.is_same(x));
   }
-  EXPECT_GT(temper::counters_of(net).program_calls, 0) << net->explain();
-  EXPECT_GT(temper::counters_of(f).program_calls, 0) << f.explain();
-  EXPECT_GT(temper::counters_of(f).admissions, 0) << f.explain();
-  EXPECT_GT(temper::counters_of(assign).program_calls, 0) << assign.explain();
+  for (const auto& counters :
+       {temper::counters_of(net), f.counters(), assign.counters()}) {
+    EXPECT_COUNTERS(
+        counters,
+        calls == 6 && eager == 0 && program_calls == 5 && admissions == 1);
+  }
 }
 
 TEST(CallTest, GradientsThroughStructs) {
@@ -104,13 +113,16 @@ TEST(CallTest, GradientsThroughStructs) {
     (net->forward(x).sum() + (x * 3).sum()).backward();
     EXPECT_TRUE(torch::allclose(got, x.grad()));
   }
-  EXPECT_GT(temper::counters_of(f).program_backwards, 0) << f.explain();
+  EXPECT_COUNTERS(
+      f.counters(),
+      eager == 0 && program_calls == 5 && admissions == 1 &&
+          program_backwards == 5);
 }
 
 // A backward that comes only after calls were served without one has to run the
 // code again.
 template <class F>
-void expect_late_backward(F&& f, const Tensor& factor) {
+temper::Counters expect_late_backward(F&& f, const Tensor& factor) {
   const auto x = torch::randn({2, 4});
   for (int i = 0; i < kCalls; ++i) {
     f(x.clone().requires_grad_());
@@ -118,19 +130,11 @@ void expect_late_backward(F&& f, const Tensor& factor) {
   auto leaf = x.clone().requires_grad_();
   f(leaf).sum().backward();
   EXPECT_TRUE(torch::allclose(leaf.grad(), factor.expand({2, 4})));
+  return temper::counters_of(f);
 }
 
 TEST(CallTest, LateBackwards) {
   const auto two = torch::full({1}, 2.0);
-  expect_late_backward(
-      temper::compile([](const Tensor& x) { return x * 2; }), two);
-  expect_late_backward(
-      temper::compile([two](const Tensor& x) { return x * two; }), two);
-  expect_late_backward(
-      temper::compile([n = std::make_unique<double>(2.0)](const Tensor& x) {
-        return x * *n;
-      }),
-      two);
   NetImpl unowned;
   unowned.compile();
   {
@@ -139,7 +143,29 @@ TEST(CallTest, LateBackwards) {
     unowned.fc->bias.fill_(100.0);
   }
   unowned.gain = 2.0;
-  expect_late_backward(unowned, two);
+  const auto plain = temper::compile([](const Tensor& x) { return x * 2; });
+  const auto capturing =
+      temper::compile([two](const Tensor& x) { return x * two; });
+  for (const auto& counters :
+       {expect_late_backward(plain, two),
+        expect_late_backward(capturing, two),
+        expect_late_backward(unowned, two)}) {
+    EXPECT_COUNTERS(
+        counters,
+        reasons == Reasons{{"a backward of a kind not seen before", 1}});
+    EXPECT_COUNTERS(
+        counters, calls == 7 && program_calls == 6 && admissions == 1);
+  }
+  const auto opaque = expect_late_backward(
+      temper::compile([n = std::make_unique<double>(2.0)](const Tensor& x) {
+        return x * *n;
+      }),
+      two);
+  EXPECT_COUNTERS(
+      opaque,
+      eager == 7 && traces == 0 &&
+          because("bytes 0..7 of 'the function's captures' point to memory "
+                  "whose content can't be watched"));
 }
 
 // As above, when the compiled object is gone by then. True iff it worked.
@@ -152,6 +178,11 @@ bool late_backward_when_gone(const Make& make) {
     for (int i = 0; i < kCalls; ++i) {
       y = f(x);
     }
+    // The traced call's result is there until the second has returned.
+    EXPECT_COUNTERS(
+        temper::counters_of(f),
+        reasons == Reasons{{"waiting for the backward of a traced call", 1}} &&
+            program_calls == 4 && admissions == 1);
   }
   try {
     y.sum().backward();
@@ -246,6 +277,9 @@ TEST(CallTest, OverloadsKeepApart) {
     EXPECT_TRUE(m(x, int64_t{2}).equal(x + 2));
     EXPECT_TRUE(m(x, 2.0).equal(x * 2));
   }
+  EXPECT_COUNTERS(
+      temper::counters_of(m),
+      eager == 0 && program_calls == 15 && admissions == 3);
 }
 
 TEST(CallTest, StructsTuplesAndContainers) {
@@ -264,6 +298,9 @@ TEST(CallTest, StructsTuplesAndContainers) {
     EXPECT_TRUE(map.at("twice").at(1).equal(x * 4));
     EXPECT_TRUE(map.at("same").at(0).is_same(x));
   }
+  EXPECT_COUNTERS(
+      temper::counters_of(m),
+      eager == 0 && program_calls == 15 && admissions == 3);
 }
 
 TEST(CallTest, ArgumentsByReference) {
@@ -283,6 +320,10 @@ TEST(CallTest, ArgumentsByReference) {
     EXPECT_THROW(m(x, "throw"), std::runtime_error);
     EXPECT_TRUE(x.equal(torch::full({3}, 105.0)));
   }
+  EXPECT_COUNTERS(
+      temper::counters_of(m),
+      reasons == Reasons{{"the code threw in each trace", 3}} &&
+          program_calls == 15 && admissions == 3);
 }
 
 // What is taken by value is not lost where the call runs plainly.
@@ -371,6 +412,7 @@ TEST(CallTest, ReferencesIntoArgumentsStayValid) {
   EXPECT_TRUE(f(v).equal(torch::full({3}, 3.0)));
   EXPECT_EQ(&first, v.data());
   EXPECT_TRUE(first.equal(torch::full({3}, 2.0)));
+  EXPECT_COUNTERS(f.counters(), calls == 1 && traces == 1);
 }
 
 TEST(CallTest, SpansThatMayBeWritten) {
@@ -398,15 +440,24 @@ TEST(CallTest, Lambdas) {
   auto f =
       temper::compile([&](const Tensor& x) { return x * w * scale; }, w, scale);
   const auto x = torch::ones({3});
-  EXPECT_TRUE(f(x).equal(x * 2));
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(f(x).equal(x * 2));
+  }
   w = w - 0.5;
-  scale = 4.0;
-  EXPECT_TRUE(f(x).equal(x * 2));
-  EXPECT_EQ(temper::counters_of(f).calls, 2);
+  scale = 3.0;
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(f(x).equal(x * 1.5));
+  }
+  EXPECT_COUNTERS(
+      f.counters(), eager == 0 && program_calls == 10 && admissions == 2);
   auto counting =
       temper::compile([n = 0](const Tensor& t) mutable { return t + ++n; });
-  EXPECT_TRUE(counting(x).equal(x + 1));
-  EXPECT_TRUE(counting(x).equal(x + 2));
+  for (int i = 1; i <= kCalls; ++i) {
+    EXPECT_TRUE(counting(x).equal(x + i));
+  }
+  EXPECT_COUNTERS(
+      counting.counters(),
+      because("the call changes watched state: ") && program_calls == 0);
 }
 
 } // namespace

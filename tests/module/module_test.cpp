@@ -12,6 +12,7 @@
 
 #include "base/env.h"
 #include "base/log.h"
+#include "support/counters.h"
 #include "support/subprocess.h"
 #include "temper/temper.h"
 
@@ -55,6 +56,9 @@ struct NetImpl : temper::Module<NetImpl> {
 };
 TEMPER_MODULE(Net);
 
+// One is traced, one shadowed, and two are left to the program alone.
+constexpr int kCalls = 4;
+
 std::vector<std::string> keys(const torch::nn::Module& module) {
   return module.named_parameters().keys();
 }
@@ -79,7 +83,10 @@ TEST(ModuleTest, SavedCompiledLoadsPlainAndBack) {
   Net compiled;
   compiled->compile();
   const auto x = torch::randn({2, 4});
-  const auto y = compiled(x);
+  const auto y = compiled->forward(x);
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(compiled(x).equal(y));
+  }
   std::stringstream stream;
   torch::save(compiled, stream);
   Net plain;
@@ -89,29 +96,76 @@ TEST(ModuleTest, SavedCompiledLoadsPlainAndBack) {
   torch::save(plain, back);
   Net other;
   other->compile();
+  EXPECT_FALSE(other(x).equal(y));
   torch::load(other, back);
-  EXPECT_TRUE(other(x).equal(y));
+  for (int i = 1; i < kCalls; ++i) {
+    EXPECT_TRUE(other(x).equal(y));
+  }
+  for (const auto& net : {compiled, other}) {
+    EXPECT_COUNTERS(
+        temper::counters_of(net),
+        eager == 0 && program_calls == 3 && admissions == 1);
+  }
 }
 
 TEST(ModuleTest, CloneIsCompiledAndHasItsOwnWeights) {
   Net net;
   net->compile(CompileOptions().max_graphs(3));
   const auto x = torch::randn({2, 4});
-  const auto y = net(x);
+  const auto y = net->forward(x);
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(net(x).equal(y));
+  }
   auto clone = std::dynamic_pointer_cast<NetImpl>(net->clone());
   ASSERT_TRUE(clone);
   EXPECT_TRUE(clone->is_compiled());
   EXPECT_EQ(temper::counters_of(*clone).calls, 0);
   EXPECT_EQ(clone->temper_state().site()->options().max_graphs(), 3);
-  EXPECT_TRUE((*clone)(x).equal(y));
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE((*clone)(x).equal(y));
+  }
   {
     torch::NoGradGuard no_grad;
     clone->scale.mul_(2);
   }
   EXPECT_FALSE((*clone)(x).equal(y));
+  EXPECT_TRUE((*clone)(x).equal(y * 2));
   EXPECT_TRUE(net(x).equal(y));
-  EXPECT_EQ(temper::counters_of(net).calls, 2);
-  EXPECT_EQ(temper::counters_of(*clone).calls, 2);
+  EXPECT_COUNTERS(
+      temper::counters_of(net),
+      calls == 5 && program_calls == 4 && admissions == 1);
+  EXPECT_COUNTERS(
+      temper::counters_of(*clone),
+      calls == 6 && program_calls == 5 && admissions == 1);
+}
+
+TEST(ModuleTest, CopyOfAModuleIsCompiledAndSharesItsWeights) {
+  Net net;
+  net->compile(CompileOptions().max_graphs(3));
+  const auto x = torch::randn({2, 4});
+  const auto y = net->forward(x);
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(net(x).equal(y));
+  }
+  // As of torch's modules: the members are the same tensors and modules.
+  const auto copy = std::make_shared<NetImpl>(*net);
+  EXPECT_TRUE(copy->is_compiled());
+  EXPECT_EQ(copy->temper_state().site()->options().max_graphs(), 3);
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE((*copy)(x).equal(y));
+  }
+  {
+    torch::NoGradGuard no_grad;
+    copy->scale.mul_(2);
+  }
+  EXPECT_TRUE((*copy)(x).equal(y * 2));
+  EXPECT_TRUE(net(x).equal(y * 2));
+  for (const auto& counters :
+       {temper::counters_of(net), temper::counters_of(*copy)}) {
+    EXPECT_COUNTERS(
+        counters,
+        calls == 5 && eager == 0 && program_calls == 4 && admissions == 1);
+  }
 }
 
 TEST(ModuleTest, CloneKeepsCompiledChildren) {
@@ -154,31 +208,67 @@ TEST(ModuleTest, ModesDtypesAndTraining) {
   net->eval();
   EXPECT_FALSE(net->first->is_training());
   net->to(torch::kDouble);
-  EXPECT_EQ(net(torch::ones({2, 4}, torch::kDouble)).dtype(), torch::kDouble);
+  for (int i = 0; i < kCalls; ++i) {
+    const auto x = torch::randn({2, 4}, torch::kDouble);
+    const auto y = net(x);
+    EXPECT_EQ(y.dtype(), torch::kDouble);
+    EXPECT_TRUE(y.equal(net->forward(x)));
+    y.sum().backward();
+  }
   net->to(torch::kFloat);
   net->train();
-  net(torch::ones({2, 4})).sum().backward();
-  for (const auto& parameter : net->parameters()) {
-    EXPECT_TRUE(parameter.grad().defined());
+  for (int i = 0; i < kCalls; ++i) {
+    const auto x = torch::randn({2, 4});
+    const auto gradients = [&](const Tensor& y) {
+      net->zero_grad();
+      y.sum().backward();
+      std::vector<Tensor> all;
+      for (const auto& parameter : net->parameters()) {
+        all.push_back(parameter.grad().clone());
+      }
+      return all;
+    };
+    const auto found = gradients(net(x));
+    const auto expected = gradients(net->forward(x));
+    for (size_t p = 0; p < expected.size(); ++p) {
+      EXPECT_TRUE(found[p].equal(expected[p])) << p;
+    }
   }
-  net->zero_grad();
+  EXPECT_COUNTERS(
+      temper::counters_of(net),
+      eager == 0 && program_calls == 6 && admissions == 2 &&
+          program_backwards == 6);
 }
 
 TEST(ModuleTest, DefaultArgumentsOfForward) {
   Net net;
   net->compile();
   const auto x = torch::ones({2, 4});
-  EXPECT_TRUE(torch::allclose(net(x, 2.0), net(x) * 2));
-  EXPECT_TRUE(torch::allclose(net(x, 2), net(x) * 2)); // An int for a double.
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(net(x).equal(net->forward(x)));
+    EXPECT_TRUE(net(x, 2.0).equal(net->forward(x, 2.0)));
+    EXPECT_TRUE(net(x, 2).equal(net->forward(x, 2))); // An int for a double.
+  }
+  EXPECT_COUNTERS(
+      temper::counters_of(net),
+      eager == 0 && program_calls == 9 && admissions == 3);
 }
 
 TEST(ModuleTest, InsideSequentialForwardIsRaw) {
   Block block(4);
   block->compile();
   torch::nn::Sequential sequential(block, torch::nn::ReLU());
-  sequential->forward(torch::ones({2, 4}));
+  const auto x = torch::ones({2, 4});
+  for (int i = 0; i < kCalls; ++i) {
+    sequential->forward(x);
+  }
   EXPECT_EQ(temper::counters_of(block).calls, 0);
-  block(torch::ones({2, 4}));
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(block(x).equal(block->forward(x)));
+  }
+  EXPECT_COUNTERS(
+      temper::counters_of(block),
+      calls == 4 && program_calls == 3 && admissions == 1);
 }
 
 TEST(ModuleTest, CompileTwiceAndDecompile) {
@@ -360,6 +450,17 @@ TEST(ModuleTest, ManyThreadsCallOne) {
     thread.join();
   }
   EXPECT_EQ(temper::counters_of(net).calls, 80);
+  // What threads have found out holds for all.
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(net(x).equal(y));
+  }
+  const auto before = temper::counters_of(net);
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(net(x).equal(y));
+  }
+  EXPECT_COUNTERS(
+      temper::testing::subtract(temper::counters_of(net), before),
+      calls == 4 && program_calls == 4);
 }
 
 // A subclass of a compiled class: the holder calls the subclass's forward, the
@@ -389,6 +490,9 @@ TEST(ModuleTest, SubclassOfACompiledClass) {
     EXPECT_TRUE(derived(x).equal(x * 3));
     EXPECT_TRUE(derived->through_base(x).equal(x + 1));
   }
+  EXPECT_COUNTERS(
+      temper::counters_of(derived),
+      calls == 10 && eager == 0 && program_calls == 8 && admissions == 2);
   EXPECT_NE(derived->explain().find("'Derived'"), std::string::npos);
 }
 
