@@ -42,6 +42,10 @@ endif()
 if(TEMPER_VERIFY)
   target_compile_definitions(temper_flags INTERFACE TEMPER_VERIFY=1)
 endif()
+if(TEMPER_SANITIZE)
+  # g++ 12 believes it of std::function and std::regex then.
+  target_compile_options(temper_flags INTERFACE -Wno-maybe-uninitialized)
+endif()
 if(TEMPER_SANITIZE STREQUAL "address+undefined")
   # vptr: LibTorch hides the type information of many of its classes.
   target_compile_options(temper_flags INTERFACE

@@ -2,6 +2,7 @@
 // again, more than once, with buffers that count and functions of the user's.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <future>
 #include <string>
 #include <thread>
@@ -64,7 +65,17 @@ TEST(CasesB, Reruns_TwiceOfOneCallThatCountsInABuffer) {
   };
   const auto report = expect_same(
       scenario, {{1e-6, 1e-14}, "second derivatives: README, Limits, sums"});
-  EXPECT_COUNTERS(report.total, program_backwards == 3);
+  EXPECT_COUNTERS(
+      report.total,
+      program_backwards == 3 && program_calls == 3 && traces == 1);
+  // For x alone, once directly and once within the second derivative; and what
+  // had a second derivative is eager.
+  EXPECT_COUNTERS(
+      report.total,
+      reasons ==
+          Reasons{
+              {"a backward of a kind not seen before", 2},
+              {"double backward (create_graph) through the call", 3}});
 }
 
 // Decides what it returns by what guards don't see.
@@ -109,6 +120,14 @@ TEST(CasesB, Reruns_OfCodeThatDoesSomethingElseNow) {
     kind_of_result = 0;
     auto g = autograd::grad({results[0].sum()}, {x}, {}, true, true)[0];
     EXPECT_TRUE(g.equal(x.detach().cos()));
+    EXPECT_COUNTERS(
+        f.counters(),
+        traces == 1 && admissions == 1 && program_calls == 2 &&
+            program_backwards == 1);
+    EXPECT_COUNTERS(
+        f.counters(),
+        reasons ==
+            Reasons{{"double backward (create_graph) through the call", 2}});
   }
 }
 
@@ -167,21 +186,23 @@ TEST(CasesB, Reruns_CallsDuringALongFirstBackward) {
   const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function(
         [](const Tensor& x) { return (x * 2).sin().sum(); });
+    // Nothing waits for ever, and what the thread throws is thrown here.
+    const auto limit = std::chrono::seconds(60);
     std::promise<void> begun;
     std::promise<void> release;
     auto x = torch::randn({3}).requires_grad_();
     x.register_hook([&](const Tensor& g) {
       begun.set_value();
-      release.get_future().wait();
+      release.get_future().wait_for(limit);
       return g;
     });
-    std::thread first([&] { f(x).backward(); });
-    begun.get_future().wait();
+    auto first = std::async(std::launch::async, [&] { f(x).backward(); });
+    EXPECT_EQ(begun.get_future().wait_for(limit), std::future_status::ready);
     for (int i = 0; i < 30; ++i) {
       run.note("meanwhile", f(torch::randn({3}).requires_grad_()));
     }
     release.set_value();
-    first.join();
+    first.get();
     run.note_grad("x", x);
     run.steady();
     for (int i = 0; i < 3; ++i) {
@@ -245,6 +266,18 @@ TEST(CasesB, Reruns_RewrittenArgumentsAreLetGo) {
     for (const auto& each : all) {
       EXPECT_TRUE(each.expired());
     }
+    if (with_backward) {
+      EXPECT_COUNTERS(
+          f.counters(),
+          eager == 0 && traces == 6 && program_calls == 18 &&
+              program_backwards == 18);
+    } else {
+      EXPECT_COUNTERS(
+          f.counters(),
+          traces == 12 &&
+              reasons ==
+                  Reasons{{"waiting for the backward of a traced call", 12}});
+    }
   }
 }
 
@@ -268,8 +301,16 @@ TEST(CasesB, Reruns_TracesOfACallWithoutBackwardAreFew) {
       run.note_grad("w", w);
     }
   });
-  EXPECT_COUNTERS(report.total, traces <= 10);
-  EXPECT_COUNTERS(report.steady, program_backwards > 0);
+  EXPECT_COUNTERS(
+      report.total,
+      traces == 8 && admissions == 1 && program_calls == 45 &&
+          because(
+              "no backward has come, which must be known where an argument "
+              "with a history is written",
+              "waiting for the backward of a traced call"));
+  EXPECT_COUNTERS(
+      report.steady,
+      traces == 1 && program_calls == 45 && program_backwards == 45);
 }
 
 // Gradients that are taken inside the call run the hooks that the user has put
@@ -352,7 +393,9 @@ TEST(CasesB, Reruns_ADetachedResultIsWrittenBeforeTheBackward) {
       run.note_grad("x", x);
     }
   });
-  EXPECT_COUNTERS(report.total, program_calls == 5 && eager == 0);
+  EXPECT_COUNTERS(
+      report.total, traces == 1 && program_calls == 5 && eager == 0);
+  EXPECT_COUNTERS(report.total, program_backwards == 5);
 }
 
 // Views among the results, without grad, are views: what is done to one later
@@ -417,7 +460,10 @@ TEST(CasesB, Reruns_UndefinedGradients) {
       run.note_grad("leaf", leaf);
     }
   });
-  EXPECT_COUNTERS(report.total, program_backwards >= 6);
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 0 && traces == 4 && admissions == 2 && program_calls == 8 &&
+          program_backwards == 8);
 }
 
 struct FilledByAThread : autograd::Function<FilledByAThread> {
@@ -446,7 +492,11 @@ TEST(CasesB, Reruns_GradientsThatAThreadFills) {
       run.note_grad("x", x);
     }
   });
-  EXPECT_COUNTERS(report.total, program_backwards == 0 && eager > 0);
+  EXPECT_COUNTERS(
+      report.total,
+      program_backwards == 0 && eager == 5 && traces == 1 &&
+          because("the data of a tensor is read outside of tensor ops "
+                  "(data_ptr, an accessor, an Eigen map), by a thread"));
 }
 
 TEST(CasesBDeathTest, Reruns_LongHistoriesAreFreedWithoutRecursion) {

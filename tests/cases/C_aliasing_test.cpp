@@ -185,6 +185,54 @@ TEST(CasesC, C3_ViewsOfOneInput) {
   EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 4);
 }
 
+// Shallow copies, which no operator makes: eager, with the values and the
+// memory that the user expects.
+TEST(CasesC, C4_DataOfTensors) {
+  for (const bool grad : {false, true}) {
+    const auto of_input = expect_same([grad](Trial& run) {
+      auto f = run.compile_function([](Tensor x) { return x.data(); });
+      for (int i = 0; i < 5; ++i) {
+        auto x = torch::randn({3}).requires_grad_(grad);
+        auto y = f(x);
+        run.note("x", x);
+        run.note("y", y);
+        y.add_(1);
+        run.note("x after", x);
+      }
+    });
+    EXPECT_COUNTERS(
+        of_input.total,
+        reasons == Reasons{{"a result is a shallow copy of an input", 4}} &&
+            traces == 1);
+    const auto of_result = expect_same([grad](Trial& run) {
+      auto f = run.compile_function([](Tensor x) {
+        auto y = x + 1;
+        return std::make_tuple(y, y.data());
+      });
+      for (int i = 0; i < 5; ++i) {
+        auto x = torch::randn({3}).requires_grad_(grad);
+        auto [y, data] = f(x);
+        run.note("y", y);
+        run.note("data", data);
+        data.mul_(2);
+        run.note("y after", y);
+        run.note("version", static_cast<int64_t>(y._version()));
+        if (grad) {
+          y.sum().backward();
+          run.note_grad("x", x);
+        }
+      }
+    });
+    EXPECT_COUNTERS(
+        of_result.total,
+        reasons ==
+                Reasons{
+                    {"two results are one memory, which autograd does not know (.data())",
+                     4}} &&
+            traces == 1);
+  }
+}
+
 // What `f` returns is its argument, or shares its memory.
 template <class F>
 void expect_aliases(const F& code) {
@@ -348,6 +396,51 @@ TEST(CasesC, C6_ExpandedInside) {
     }
   });
   EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 4);
+}
+
+// Its gradient is the sum over what was one element.
+TEST(CasesC, C6_ExpandedArgumentWithGrad) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor w) {
+      return std::make_tuple((x * w).sum(0), x.t());
+    });
+    for (int i = 0; i < 6; ++i) {
+      auto leaf = torch::randn({1, 4}).requires_grad_();
+      auto x = leaf.expand({3, 4});
+      auto [y, view] = f(x, torch::randn({3, 4}));
+      run.note("x", x);
+      run.note("y", y);
+      run.note("view", view);
+      (y.pow(2).sum() + view.select(1, 1).sum()).backward();
+      run.note_grad("leaf", leaf);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 5);
+  EXPECT_COUNTERS(report.total, program_backwards == 5);
+}
+
+// Written, it would give its base a history.
+TEST(CasesC, C6_ExpandedArgumentWithGradIsWritten) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      x.select(0, 1).select(0, 2).fill_(7);
+      return x + 1;
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto leaf = torch::randn({1, 4}).requires_grad_();
+      auto base = leaf * 2;
+      auto y = f(base.expand({3, 4}));
+      run.note("y", y);
+      run.note("base", base);
+      (y.sum() + base.sum()).backward();
+      run.note_grad("leaf", leaf);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total,
+      reasons == Reasons{{"the call changes the history of an argument", 4}} &&
+          traces == 1);
 }
 
 /// Mutates its input and buffers, and draws.

@@ -197,7 +197,13 @@ TEST(CasesH, H4_ANamedHolderLetsGoOfWhatItHeld) {
   }
   net = nn::Linear(3, 3);
   EXPECT_TRUE(disabled() || first.expired()); // Held until the first call.
-  f(torch::randn({2, 3}));
+  for (int i = 0; i < 3; ++i) {
+    const auto x = torch::randn({2, 3});
+    EXPECT_TRUE(f(x).equal(net->forward(x)));
+  }
+  EXPECT_COUNTERS(
+      f.counters(),
+      eager == 0 && traces == 2 && admissions == 2 && program_calls == 4);
 }
 
 TEST(CasesH, H4_ModelsThatComeAndGoFillNoTable) {

@@ -137,6 +137,23 @@ TEST(CasesH, H10_Equal) {
   EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 3);
 }
 
+// README, Limits: what `equal` of a tensor with itself said is not asked again.
+TEST(CasesH, H10_EqualToItselfButNotANumber) {
+  const auto code = [](const Tensor& x) {
+    return torch::equal(x, x) ? x.cos() : torch::zeros_like(x);
+  };
+  auto f = temper::compile(code);
+  for (int i = 0; i < 4; ++i) {
+    auto x = torch::randn({3});
+    EXPECT_TRUE(f(x).equal(code(x)));
+  }
+  const auto nan = torch::full({3}, std::nan(""));
+  EXPECT_TRUE(code(nan).equal(torch::zeros({3})));
+  EXPECT_EQ(f(nan).isnan().all().item<bool>(), !disabled());
+  EXPECT_COUNTERS(
+      f.counters(), eager == 0 && traces == 1 && program_calls == 4);
+}
+
 TEST(CasesH, H10_MultiheadAttention) {
   const auto report = expect_same([](Trial& run) {
     nn::MultiheadAttention attention(
