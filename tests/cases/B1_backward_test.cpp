@@ -395,6 +395,50 @@ TEST(CasesB, B6_WeightChangedBeforeBackward) {
   EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 0);
 }
 
+// As a user meets it: in a training loop that has been compiled for long.
+TEST(CasesB, B6_WeightOfAnAdmittedModuleChangedBeforeBackward) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    run.compile(net);
+    for (int i = 0; i < 9; ++i) {
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto y = net(x);
+      // Which backward reads the first one's weight, the second's, none.
+      if (i >= 3 && i % 3 < 2) {
+        const torch::NoGradGuard no_grad;
+        (i % 3 == 0 ? net->first : net->second)->weight.add_(1);
+      } else if (i >= 3) {
+        const torch::NoGradGuard no_grad;
+        net->second->bias.add_(1);
+      }
+      net->zero_grad();
+      // What the error says of the tensor's history is not promised, nor which
+      // gradients have come before it.
+      std::string error;
+      try {
+        y.sum().backward();
+      } catch (const c10::Error& thrown) {
+        error = thrown.what();
+        net->zero_grad();
+      }
+      EXPECT_EQ(
+          error.find("modified by an inplace operation") != std::string::npos,
+          i >= 3 && i % 3 < 2)
+          << i << ' ' << error;
+      run.note("threw", static_cast<int64_t>(!error.empty()));
+      run.note("y", y);
+      run.note_module("net", *net);
+      if (error.empty()) {
+        run.note_grad("x", x);
+      }
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 0 && traces == 1 && admissions == 1 && program_calls == 8);
+  EXPECT_COUNTERS(report.total, program_backwards == 8);
+}
+
 TEST(CasesB, B7_OutputOfAnInPlaceView) {
   const auto report = expect_same([](Trial& run) {
     auto f =

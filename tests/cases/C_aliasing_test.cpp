@@ -123,6 +123,40 @@ TEST(CasesC, C2_CopyThenWriteTheSource) {
       report.total, eager == 0 && traces == 2 && program_calls == 10);
 }
 
+// The destination gets the source's history, or ends one of its own.
+TEST(CasesC, C2_CopyWithAHistory) {
+  for (const bool target : {false, true}) {
+    const auto report = expect_same([target](Trial& run) {
+      auto f = run.compile_function([](Tensor dst, Tensor src) {
+        dst.copy_(src);
+        return (dst * src).sum();
+      });
+      for (int i = 0; i < 6; ++i) {
+        auto leaf = torch::randn({2}).requires_grad_();
+        auto other = torch::randn({3, 2}).requires_grad_();
+        auto dst = target ? other.sin() : torch::zeros({3, 2});
+        auto sum = f(dst, leaf.exp());
+        run.note("sum", sum);
+        run.note("dst", dst);
+        (sum + dst.pow(2).sum()).backward();
+        run.note_grad("leaf", leaf);
+        run.note_grad("other", other);
+      }
+    });
+    if (target) {
+      EXPECT_COUNTERS(
+          report.total,
+          eager == 0 && traces == 1 && program_calls == 5 &&
+              program_backwards == 5);
+    } else {
+      EXPECT_COUNTERS(
+          report.total,
+          reasons ==
+              Reasons{{"the call changes the metadata of an argument", 5}});
+    }
+  }
+}
+
 TEST(CasesC, C2_SwapThroughATemporary) {
   const auto report = expect_same([](Trial& run) {
     auto f = run.compile_function([](Tensor a, Tensor b) {
@@ -362,6 +396,28 @@ TEST(CasesC, C5_ArgumentGetsACopyOfTheResult) {
       report.total, eager == 0 && traces == 1 && program_calls == 4);
 }
 
+TEST(CasesC, C5_ArgumentWithAHistoryGetsACopyOfTheResult) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto y = x * 3;
+      x.copy_(y.sin());
+      return y;
+    });
+    for (int i = 0; i < 6; ++i) {
+      auto leaf = torch::randn({4}).requires_grad_();
+      auto x = leaf * 2;
+      auto y = f(x);
+      run.note("y", y);
+      run.note("x", x);
+      (y.pow(2).sum() + x.sum()).backward();
+      run.note_grad("leaf", leaf);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_calls == 5);
+  EXPECT_COUNTERS(report.total, program_backwards == 5);
+}
+
 TEST(CasesC, C6_ExpandedTensors) {
   const auto report = expect_same([](Trial& run) {
     auto one = run.compile_function([](Tensor x) {
@@ -538,6 +594,29 @@ TEST(CasesC, C8_SliceThenFresh) {
   EXPECT_COUNTERS(report.total, eager == 0 && graphs <= 2);
   // One is a view, the other is not.
   EXPECT_COUNTERS(report.total, traces == 2 && program_calls == 6);
+}
+
+TEST(CasesC, C8_SliceThenFreshWithAHistory) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      return std::make_tuple(x.relu(), x.view({-1}), x.sum(0));
+    });
+    for (int i = 0; i < 8; ++i) {
+      // Whole numbers: through a returned view sums have another order.
+      auto leaf =
+          torch::randint(-8, 8, {10, 3}, torch::kFloat).requires_grad_();
+      auto x = i % 2 == 0 ? leaf.slice(0, 2, 6) : leaf.slice(0, 2, 6) * 2;
+      auto [y, view, sum] = f(x);
+      run.note("x", x);
+      run.note("y", y);
+      run.note("view", view);
+      run.note("sum", sum);
+      (y.sum() + view.pow(2).sum() + sum.pow(2).sum()).backward();
+      run.note_grad("leaf", leaf);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && traces == 2);
+  EXPECT_COUNTERS(report.total, program_calls == 6 && program_backwards == 6);
 }
 
 TEST(CasesC, C8_AsStridedInside) {

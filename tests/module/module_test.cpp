@@ -373,6 +373,26 @@ TEST(ModuleTest, Devices) {
       temper::is_compile_supported(torch::kCPU, "fast"), temper::Error);
 }
 
+// Not supported is no error of its own: ATen's operators refuse to mix devices,
+// as in eager, and what is compiled for the CPU stays.
+TEST(ModuleTest, CallsOnMetaTensors) {
+  const auto x = torch::ones({2, 4});
+  const auto nothing = x.to(torch::kMeta);
+  Net net;
+  net->compile();
+  const auto y = net->forward(x);
+  for (int i = 0; i < kCalls; ++i) {
+    EXPECT_TRUE(net(x).equal(y));
+    EXPECT_THROW(net->forward(nothing), c10::Error);
+    EXPECT_THROW(net(nothing), c10::Error);
+  }
+  EXPECT_COUNTERS(
+      temper::counters_of(net),
+      program_calls == 3 && admissions == 1 && traces == 4 &&
+          reasons ==
+              temper::testing::Reasons{{"the code threw in each trace", 1}});
+}
+
 TEST(ModuleTest, DisabledMeansPlainCalls) {
   setenv("TEMPER_DISABLE", "1", 1);
   temper::base::reread_environment();
