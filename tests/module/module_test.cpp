@@ -391,6 +391,23 @@ TEST(ModuleTest, CallsOnMetaTensors) {
       program_calls == 3 && admissions == 1 && traces == 4 &&
           reasons ==
               temper::testing::Reasons{{"the code threw in each trace", 1}});
+  // Where all are there, it is a call like others.
+  auto f = temper::compile([](const Tensor& a, const Tensor& b) {
+    return (a.matmul(b) * 2).tanh();
+  });
+  for (int i = 0; i < kCalls; ++i) {
+    const auto w = torch::ones({4, 3}, torch::kMeta).requires_grad_();
+    const auto z = f(nothing, w);
+    EXPECT_TRUE(z.is_meta());
+    EXPECT_EQ(z.sizes(), (std::vector<int64_t>{2, 3}));
+    z.sum().backward();
+    EXPECT_TRUE(w.grad().is_meta());
+    EXPECT_EQ(w.grad().sizes(), w.sizes());
+  }
+  EXPECT_COUNTERS(
+      f.counters(),
+      eager == 0 && program_calls == 3 && admissions == 1 &&
+          program_backwards == 3);
 }
 
 TEST(ModuleTest, DisabledMeansPlainCalls) {
