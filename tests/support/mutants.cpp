@@ -9,10 +9,10 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "graph/build.h"
 #include "graph/graph.h"
+#include "graph/slots.h"
 #include "passes/mutants.h"
 
 namespace temper::testing {
@@ -66,26 +66,32 @@ bool lose_gradient(Graph& graph) {
   return false;
 }
 
-// Every run-time scalar is frozen to the value of the trace.
+// Every run-time scalar is frozen to the value of the trace. A list of scalars
+// of any kind can't be a constant: there the first stands for all.
 bool freeze_slots(Graph& graph) {
   bool changed = false;
   for (graph::Op& op : graph.ops) {
-    for (graph::Operand& operand : op.operands) {
-      const auto value = [&](size_t i) {
-        return graph.slots[static_cast<size_t>(operand.slots[i])];
-      };
+    const auto& arguments = op.op.schema().arguments();
+    for (size_t i = 0; i < op.operands.size(); ++i) {
+      graph::Operand& operand = op.operands[i];
       if (operand.kind == graph::Operand::Kind::kSlot) {
-        operand = graph::constant_operand(value(0));
+        operand = graph::constant_operand(
+            graph.slots[static_cast<size_t>(operand.slots[0])]);
         changed = true;
       } else if (
           operand.kind == graph::Operand::Kind::kSlotList &&
-          !operand.slots.empty() && value(0).isInt()) {
-        std::vector<int64_t> list;
-        for (size_t i = 0; i < operand.slots.size(); ++i) {
-          list.push_back(value(i).toInt());
+          !operand.slots.empty()) {
+        if (graph::is_scalar_list(arguments[i])) {
+          const auto first = operand.slots[0];
+          for (int32_t& slot : operand.slots) {
+            changed = changed || slot != first;
+            slot = first;
+          }
+        } else {
+          operand = graph::constant_operand(graph::list_of_slots(
+              operand.slots, graph.slots.data(), /*scalars=*/false));
+          changed = true;
         }
-        operand = graph::constant_operand(list);
-        changed = true;
       }
     }
   }
@@ -108,6 +114,11 @@ constexpr Mutant kMutants[] = {
     {"skip_epilogue_copy", &passes::mutants::skip_epilogue_copy},
 };
 
+void report(const char* mutant, const char* suite, int changed, int failed) {
+  std::cout << "mutant " << mutant << " in " << suite << ": changed " << changed
+            << " graphs, " << failed << " tests failed" << std::endl;
+}
+
 // Says of each test suite what became of it.
 class MutantReporter : public ::testing::EmptyTestEventListener {
  public:
@@ -115,9 +126,11 @@ class MutantReporter : public ::testing::EmptyTestEventListener {
 
   void OnTestSuiteEnd(const ::testing::TestSuite& suite) override {
     const int changed = passes::mutants::Scope::changed();
-    std::cout << "mutant " << mutant_.name << " in " << suite.name()
-              << ": changed " << changed - changed_before_ << " graphs, "
-              << suite.failed_test_count() << " tests failed" << std::endl;
+    report(
+        mutant_.name,
+        suite.name(),
+        changed - changed_before_,
+        suite.failed_test_count());
     changed_before_ = changed;
   }
 
@@ -168,6 +181,18 @@ bool install_mutant() {
               << "', expected one of those that 'list' prints\n";
   }
   std::exit(list ? 0 : 2);
+}
+
+void report_mutant_of_a_child(bool failed) {
+  const char* const name = std::getenv("TEMPER_TEST_MUTANT");
+  const auto* const test = ::testing::UnitTest::GetInstance();
+  if (name != nullptr && *name != '\0') {
+    report(
+        name,
+        test->current_test_suite()->name(),
+        passes::mutants::Scope::changed(),
+        failed ? 1 : 0);
+  }
 }
 
 } // namespace temper::testing

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <exception>
 
+#include "support/mutants.h"
+
 namespace temper::testing {
 
 void set_time_limit(unsigned seconds) {
@@ -25,6 +27,7 @@ void run_and_leave(const std::function<void()>& body, bool exit) {
   if (::testing::Test::HasFailure()) {
     status = 1;
   }
+  report_mutant_of_a_child(status != 0);
   std::fflush(nullptr);
   if (exit) {
     std::exit(status);
