@@ -100,6 +100,27 @@ struct ResidualCnnModel : Supervised<ResidualCnnModel, ResNet> {
 };
 TEMPER_TEST_MODEL(ResidualCnn, ResidualCnnModel);
 
+/// The same with weights and batches in channels-last memory.
+struct ChannelsLastModel : ResidualCnnModel {
+  ChannelsLastModel(Trial& run, const Plan& plan)
+      : ResidualCnnModel(run, plan) {
+    for (auto& p : net->parameters()) {
+      if (p.dim() == 4) {
+        p.set_data(p.contiguous(torch::MemoryFormat::ChannelsLast));
+      }
+    }
+  }
+  static Batch batch(int64_t n) {
+    auto batch = ResidualCnnModel::batch(n);
+    batch[0] = batch[0]
+                   .detach()
+                   .contiguous(torch::MemoryFormat::ChannelsLast)
+                   .requires_grad_();
+    return batch;
+  }
+};
+TEMPER_TEST_MODEL(ChannelsLast, ChannelsLastModel);
+
 struct ResNet18Model : Supervised<ResNet18Model, ResNet> {
   ResNet18Model(Trial& run, const Plan& plan)
       : Supervised(run, plan, std::vector<int64_t>{4, 8, 12, 16}, 2) {}

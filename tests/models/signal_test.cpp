@@ -1,4 +1,5 @@
-// Models of signals: WaveNet, transposed convolutions, group and instance norm.
+// Models of signals: WaveNet, transposed convolutions, group and instance norm;
+// complex numbers.
 #include "model_suite.h"
 
 namespace temper::testing {
@@ -161,6 +162,59 @@ struct NormNetModel : Supervised<NormNetModel, NormNet> {
   }
 };
 TEMPER_TEST_MODEL(GroupAndInstanceNorm, NormNetModel);
+
+// Filters a signal by a complex weight for each frequency, and learns it.
+TEST(Complex, ALearnedFilter) {
+  const auto report = expect_same([](Trial& run) {
+    auto w = torch::randn({9}, torch::kComplexFloat).requires_grad_();
+    auto f = run.compile_function([](torch::Tensor x, torch::Tensor weight) {
+      return torch::fft::irfft(torch::fft::rfft(x) * weight, x.size(-1));
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::randn({2, 16}).requires_grad_();
+      auto y = f(x, w);
+      y.square().mean().backward();
+      run.note("y", y);
+      run.note_grad("x", x);
+      run.note_grad("w", w);
+      const torch::NoGradGuard no_grad;
+      w.sub_(w.grad(), 0.1);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 0 && traces == 1 && program_calls == 4 &&
+          program_backwards == 4);
+}
+
+// Conjugates are views with a bit that says so, as arguments, inside, and as
+// results; so are negatives (the imaginary part of a conjugate).
+TEST(Complex, LazyConjugatesAndNegatives) {
+  using torch::Tensor;
+  const auto report = expect_same([](Trial& run) {
+    auto w = torch::randn({4}, torch::kComplexFloat).requires_grad_();
+    auto f = run.compile_function(
+        [](Tensor x, Tensor weight) -> std::tuple<Tensor, Tensor, Tensor> {
+          auto y = (x * weight.conj()).conj();
+          return {y, torch::imag(y), torch::view_as_real(x * weight)};
+        });
+    for (int i = 0; i < 10; ++i) {
+      auto leaf = torch::randn({3, 4}, torch::kComplexFloat).requires_grad_();
+      // Another bit, another signature.
+      auto [y, imag, real] = f(i % 2 == 0 ? leaf * 1 : (leaf * 1).conj(), w);
+      run.note("y", y);
+      run.note("imag", imag);
+      run.note("real", real);
+      (y.abs().sum() + imag.square().sum() + real.sum()).backward();
+      run.note_grad("leaf", leaf);
+      run.note_grad("w", w);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 0 && traces == 2 && program_calls == 8 &&
+          program_backwards == 8);
+}
 
 } // namespace
 } // namespace temper::testing
