@@ -50,15 +50,15 @@ TEST(CallTest, HolderAndModuleAndRawForwardAgree) {
   torch::manual_seed(0);
   Net net;
   const auto x = torch::randn({2, 4});
-  const auto eager = net->forward(x);
-  EXPECT_TRUE(net(x).equal(eager));
+  const auto expected = net->forward(x);
+  EXPECT_TRUE(net(x).equal(expected));
   net->compile();
   EXPECT_TRUE(net->is_compiled());
   for (int i = 0; i < 2; ++i) {
-    EXPECT_TRUE(net(x).equal(eager));
-    EXPECT_TRUE((*net)(x).equal(eager));
-    EXPECT_TRUE(net->forward(x).equal(eager));
-    EXPECT_TRUE(net->training_step(x, eager).equal(torch::zeros({})));
+    EXPECT_TRUE(net(x).equal(expected));
+    EXPECT_TRUE((*net)(x).equal(expected));
+    EXPECT_TRUE(net->forward(x).equal(expected));
+    EXPECT_TRUE(net->training_step(x, expected).equal(torch::zeros({})));
   }
   // All but `forward` are calls, of one site.
   EXPECT_COUNTERS(

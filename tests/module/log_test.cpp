@@ -270,10 +270,12 @@ TEST(LogTest, EagerForAWhile) {
       ElementsAre(
           MatchesRegex("temper: '.*' is traced again: random numbers "
                        "were drawn or seeded outside of tensor ops"),
-          MatchesRegex("temper: '.*' is traced again after 1 calls: random numbers "
-                       "were drawn or seeded outside of tensor ops"),
-          MatchesRegex("temper: '.*' is traced again after 3 calls: random numbers "
-                       "were drawn or seeded outside of tensor ops")));
+          MatchesRegex(
+              "temper: '.*' is traced again after 1 calls: random numbers "
+              "were drawn or seeded outside of tensor ops"),
+          MatchesRegex(
+              "temper: '.*' is traced again after 3 calls: random numbers "
+              "were drawn or seeded outside of tensor ops")));
 }
 
 TEST(LogTest, Store) {

@@ -415,7 +415,8 @@ bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   }
   const at::Tensor x = a.contiguous();
   const at::Tensor y = b.contiguous();
-  return std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
+  return x.nbytes() == 0 ||
+      std::memcmp(x.data_ptr(), y.data_ptr(), x.nbytes()) == 0;
 }
 
 } // namespace temper::support
