@@ -268,7 +268,7 @@ TEST(CasesD, D2_CheckpointDrawsTheSameMask) {
       reasons ==
           Reasons{
               {"random numbers were drawn or seeded outside of tensor ops "
-               "(after 'watched 0.second.bias')",
+               "(in its backward)",
                4}});
   EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
 }

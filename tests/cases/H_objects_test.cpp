@@ -411,7 +411,7 @@ constexpr const char* kUnlikeCustom =
 
 // The first `first_traces` of eight calls tell `reason`.
 template <class Function>
-void expect_eager_backward(const char* reason, int64_t first_traces) {
+void expect_eager_backward(const std::string& reason, int64_t first_traces) {
   const auto report = expect_same([](Trial& run) {
     ByCounter::calls = 0;
     auto f = run.compile_function(
@@ -475,7 +475,8 @@ TEST(CasesH, Objects_CustomBackwardsOfTwoKindsInTurn) {
 }
 
 TEST(CasesH, Objects_CustomBackwardsThatReadData) {
-  expect_eager_backward<ByPointer>(kRawAccess, 1);
+  expect_eager_backward<ByPointer>(
+      std::string(kRawAccess) + " (in its backward)", 1);
   expect_eager_backward<ByNumber>(kUnlikeCustom, 4);
   expect_eager_backward<ByCounter>(kUnlikeCustom, 4);
 }

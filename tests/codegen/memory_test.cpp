@@ -1,8 +1,6 @@
-// When memory is freed, what a call costs, and that typed kernels are used.
+// When memory is freed, and that typed kernels are used.
 #include <gtest/gtest.h>
 #include <torch/torch.h>
-
-#include <chrono>
 
 #include "base/error.h"
 #include "codegen/boxed_kernel.h"
@@ -116,44 +114,6 @@ TEST(Executor, AThrowingOpPassesThroughAndFreesAll) {
           nullptr),
       c10::Error);
   EXPECT_EQ(allocator.held(), before);
-}
-
-TEST(Executor, CostsLittleOverTheBareCalls) {
-  constexpr int kOps = 200;
-  RawBuilder b;
-  const auto vx = b.input(torch::ones({4}), "x");
-  auto v = vx;
-  for (int i = 0; i < kOps; ++i) {
-    v = b.call1("aten::mul.Tensor", {v, vx});
-  }
-  b.output(v);
-  const auto raw = b.graph();
-  const auto artifact = compile_aten(raw);
-  const at::Tensor x = torch::ones({4});
-  const auto best = [&](auto&& body) {
-    double least = 1e9;
-    for (int i = 0; i < 50; ++i) {
-      const auto start = std::chrono::steady_clock::now();
-      body();
-      const std::chrono::duration<double, std::micro> took =
-          std::chrono::steady_clock::now() - start;
-      least = std::min(least, took.count());
-    }
-    return least / kOps;
-  };
-  const double compiled =
-      best([&] { runtime::run(*artifact->forward, {x}, nullptr, nullptr); });
-  const double bare = best([&] {
-    const at::AutoDispatchBelowADInplaceOrView below;
-    at::Tensor y = x;
-    for (int i = 0; i < kOps; ++i) {
-      y = at::mul(y, x);
-    }
-  });
-  RecordProperty("us_an_instruction", std::to_string(compiled - bare));
-  std::cout << "an instruction: " << compiled << " us, bare " << bare
-            << " us\n";
-  EXPECT_LT(compiled - bare, 0.3);
 }
 
 TEST(Kernels, CommonOperatorsAreTyped) {

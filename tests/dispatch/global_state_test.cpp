@@ -9,9 +9,7 @@
 #include <torch/csrc/autograd/forward_grad.h>
 #include <torch/torch.h>
 
-#include <chrono>
 #include <functional>
-#include <iostream>
 #include <thread>
 
 namespace temper::dispatch {
@@ -238,21 +236,6 @@ TEST(GlobalState, IsOfTheThread) {
   std::thread([&] { there = GlobalState::current(); }).join();
   EXPECT_EQ(usual, there);
   EXPECT_NE(usual, GlobalState::current());
-}
-
-TEST(GlobalState, PrintsItsCost) {
-  constexpr int kRounds = 100000;
-  const GlobalState usual = GlobalState::current();
-  bool same = true;
-  const auto start = std::chrono::steady_clock::now();
-  for (int i = 0; i < kRounds; ++i) {
-    same &= GlobalState::current() == usual;
-  }
-  const std::chrono::duration<double, std::nano> time =
-      std::chrono::steady_clock::now() - start;
-  EXPECT_TRUE(same);
-  std::cout << "reading and comparing it: " << time.count() / kRounds
-            << " ns\n";
 }
 
 } // namespace

@@ -5,12 +5,9 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include <chrono>
 #include <cstring>
-#include <iostream>
 #include <sstream>
 
-#include "dispatch/argument_guard.h"
 #include "dispatch/known_modules.h"
 #include "dispatch/watch_state.h"
 
@@ -508,44 +505,6 @@ TEST(Watch, RunningStatisticsAndRecurrentStepsChangeNothing) {
   EXPECT_TRUE(watch.matches(*then)) << watch.difference(*then);
   lstm->flatten_parameters();
   EXPECT_TRUE(watch.matches(*then)) << watch.difference(*then);
-}
-
-// No bound on the time: machines differ. It is there to be looked at.
-TEST(Watch, PrintsTheCostOfGuards) {
-  torch::nn::Sequential net;
-  for (int i = 0; i < 50; ++i) {
-    net->push_back(torch::nn::Linear(8, 8));
-  }
-  Watch watch;
-  watch.add_module(*net);
-  const auto then = watch.take();
-  // The best of many, since other programs run as well.
-  const auto nanoseconds = [](auto&& code) {
-    constexpr int kRounds = 20;
-    double best = 1e9;
-    for (int batch = 0; batch < 200; ++batch) {
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < kRounds; ++i) {
-        code();
-      }
-      const std::chrono::duration<double, std::nano> time =
-          std::chrono::steady_clock::now() - start;
-      best = std::min(best, time.count() / kRounds);
-    }
-    return best;
-  };
-  bool same = true;
-  const double matches = nanoseconds([&] { same &= watch.matches(*then); });
-  EXPECT_TRUE(same);
-  const std::vector<torch::Tensor> arguments = {
-      torch::ones({8, 8}), torch::ones({8})};
-  const ArgumentGuard guard(arguments, *then);
-  const double with_arguments = nanoseconds(
-      [&] { same &= watch.matches(*then) && guard.matches(arguments, *then); });
-  EXPECT_TRUE(same);
-  std::cout << "100 parameters, 50 children: " << matches
-            << " ns, with 2 arguments " << with_arguments << " ns, taking it "
-            << nanoseconds([&] { (void)watch.take(); }) << " ns\n";
 }
 
 } // namespace

@@ -37,11 +37,10 @@ TEST_F(Data, DropsControlCharacters) {
 }
 
 TEST_F(Data, FingerprintTellsTextsApart) {
-  const Text a = load_file(write("a", std::string(100, 'a')));
-  const Text b = load_file(write("b", std::string(100, 'a') + "b"));
-  EXPECT_EQ(
-      a.fingerprint(),
-      load_file(write("c", std::string(100, 'a'))).fingerprint());
+  const std::string letters(100, 'a');
+  const Text a = load_file(write("a", letters));
+  const Text b = load_file(write("b", letters + "b"));
+  EXPECT_EQ(a.fingerprint(), load_file(write("c", letters)).fingerprint());
   EXPECT_NE(a.fingerprint(), b.fingerprint());
 }
 
