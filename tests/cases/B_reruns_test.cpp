@@ -503,7 +503,7 @@ TEST(CasesBDeathTest, Reruns_LongHistoriesAreFreedWithoutRecursion) {
   EXPECT_SURVIVES({
     auto w = torch::ones({2}).requires_grad_();
     auto f = temper::compile([&w](const Tensor& x) { return x * w; }, w);
-    auto x = torch::ones({2});
+    auto x = torch::full({2}, 3.0);
     for (int i = 0; i < 60000; ++i) {
       x = f(x);
       if (i < 3) {
@@ -511,6 +511,7 @@ TEST(CasesBDeathTest, Reruns_LongHistoriesAreFreedWithoutRecursion) {
       }
     }
     EXPECT_GT(temper::counters_of(f).program_calls, disabled() ? -1 : 59000);
+    EXPECT_TRUE(w.grad().equal(torch::full({2}, 3.0 + 6.0 + 9.0)));
     x = Tensor();
   });
 }
