@@ -463,9 +463,11 @@ void Recorder::handle_op(
         written.emplace_back(argument.toTensor(), operand_in.value);
       }
       if (info.foreign) {
-        for_each_tensor(argument, [&](const at::Tensor& tensor) {
-          written_by_others.push_back(tensor);
-        });
+        written_by_others.push_back(
+            write.element < 0
+                ? argument.toTensor()
+                : argument.toListRef()[static_cast<size_t>(write.element)]
+                      .toTensor());
       }
     }
   }

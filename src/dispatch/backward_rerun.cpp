@@ -29,7 +29,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "capture/old_contents.h"
 
 namespace temper::dispatch {
 
@@ -294,10 +293,7 @@ std::vector<at::Tensor> BackwardRerun::aliases(bool differentiable) const {
 
 Result BackwardRerun::run_code(const std::vector<at::Tensor>& arguments) {
   const auto& plan = *plan_;
-  capture::OldContents written;
-  for (const auto input : plan.mutated) {
-    written.keep(input_tensor(plan, input, arguments_));
-  }
+  const auto written = contents_of_mutated(plan, arguments_);
   // The run counts versions up again, from where the call found them: what it
   // saves on its way has the version that the call left.
   const auto set_versions = [&](bool before_the_call) {

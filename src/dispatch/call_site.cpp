@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "capture/interceptor.h"
-#include "capture/old_contents.h"
 #include "dispatch/site_impl.h"
 #include "ops/synthetic.h"
 
@@ -280,9 +279,7 @@ Result CallSite::Impl::run_plan_of(
   };
   capture::OldContents before;
   if (plan->expects_layouts) {
-    for (const auto input : plan->mutated) {
-      before.keep(input_tensor(*plan, input, call.tensors));
-    }
+    before = contents_of_mutated(*plan, call.tensors);
   }
   // The code may catch what an operator throws, and go on.
   std::string reason = "an operator of its program threw";

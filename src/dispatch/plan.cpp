@@ -68,6 +68,16 @@ void raise_version(const at::Tensor& tensor, int64_t version) {
 
 } // namespace
 
+capture::OldContents contents_of_mutated(
+    const Plan& plan,
+    const std::vector<at::Tensor>& arguments) {
+  capture::OldContents contents;
+  for (const auto input : plan.mutated) {
+    contents.keep(input_tensor(plan, input, arguments));
+  }
+  return contents;
+}
+
 bool runs_hooks(
     const capture::Trace& trace,
     const std::vector<at::Tensor>& arguments) {

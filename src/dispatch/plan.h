@@ -13,6 +13,7 @@
 
 #include "capture/backward.h"
 #include "capture/generator_state.h"
+#include "capture/old_contents.h"
 #include "capture/results.h"
 #include "capture/trace.h"
 #include "dispatch/call.h"
@@ -86,6 +87,11 @@ struct BackwardFallback {
 at::Tensor input_tensor(
     const Plan& plan,
     int32_t input,
+    const std::vector<at::Tensor>& arguments);
+
+/// What is in the inputs that the program writes.
+capture::OldContents contents_of_mutated(
+    const Plan& plan,
     const std::vector<at::Tensor>& arguments);
 
 /// True iff a gradient that is taken inside the call would run a hook that is

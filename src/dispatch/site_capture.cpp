@@ -1,7 +1,6 @@
 // The tiers in which the user's code runs under capture: traced and shadowed.
 #include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <c10/util/ScopeExit.h>
@@ -14,7 +13,6 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "capture/old_contents.h"
 #include "capture/recorder.h"
 #include "capture/shadow.h"
 #include "dispatch/call_objects.h"
@@ -502,10 +500,7 @@ bool CallSite::Impl::fill_kept(
     capture::ShadowRun& run,
     const capture::GeneratorState& generator,
     const std::string& kept) {
-  capture::OldContents written;
-  for (const auto input : plan.mutated) {
-    written.keep(input_tensor(plan, input, call.tensors));
-  }
+  const auto written = contents_of_mutated(plan, call.tensors);
   const auto put_back = c10::make_scope_exit([&] {
     written.put_back();
     generator.restore();
