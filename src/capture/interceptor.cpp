@@ -1,5 +1,5 @@
-// The dispatcher fallback. Nothing else registers kernels on `kKey`.
-#include "capture/interceptor.h"
+// The dispatcher fallback on `kKey`; unboxed_kernels.cpp has kernels beside it.
+#include "capture/interceptor_kernel.h"
 
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
@@ -7,26 +7,9 @@
 namespace temper::capture {
 namespace {
 
-// The key that temper intercepts. In LibTorch 2.15 nothing else uses it.
-constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
-
 thread_local Interceptor* current = nullptr;
 
-void fallback(
-    const c10::OperatorHandle& op,
-    c10::DispatchKeySet keys,
-    torch::jit::Stack* stack) {
-  c10::impl::ExcludeDispatchKeyGuard exclude(kKey);
-  const auto below =
-      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
-  if (current == nullptr) {
-    op.redispatchBoxed(below, stack);
-    return;
-  }
-  current->handle(op, below, stack);
-}
-
-// The key is not excluded for a while, within `fallback`.
+// The key is not excluded for a while, within `intercept`.
 class AllowKey {
  public:
   AllowKey() {
@@ -40,6 +23,24 @@ class AllowKey {
 };
 
 } // namespace
+
+Interceptor* current_interceptor() {
+  return current;
+}
+
+void intercept(
+    const c10::OperatorHandle& op,
+    c10::DispatchKeySet keys,
+    torch::jit::Stack* stack) {
+  c10::impl::ExcludeDispatchKeyGuard exclude(kKey);
+  const auto below =
+      keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kKey);
+  if (current == nullptr) {
+    op.redispatchBoxed(below, stack);
+    return;
+  }
+  current->handle(op, below, stack);
+}
 
 void call_parts(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const AllowKey allow;
@@ -88,5 +89,5 @@ void end_intercept() {
 // NOLINTNEXTLINE: the macro makes a static registrar.
 TORCH_LIBRARY_IMPL(_, Fake, m) {
   m.fallback(
-      torch::CppFunction::makeFromBoxedFunction<&temper::capture::fallback>());
+      torch::CppFunction::makeFromBoxedFunction<&temper::capture::intercept>());
 }

@@ -1,12 +1,16 @@
-// The one place where temper meets the dispatcher: a boxed fallback on the key
-// below Autograd, Autocast and Functionalize, and who listens to it.
+// The one place where temper meets the dispatcher: kernels on the key below
+// Autograd, Autocast and Functionalize, and who listens to them.
 #pragma once
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 #include <c10/core/DispatchKeySet.h>
 
+#include <span>
+
 namespace temper::capture {
+
+class ArgumentRef;
 
 /// Handles every op that a thread calls while an `InterceptScope` is alive.
 class Interceptor {
@@ -19,6 +23,17 @@ class Interceptor {
       const c10::OperatorHandle& op,
       c10::DispatchKeySet below,
       torch::jit::Stack* stack) = 0;
+  /// Asked first, of an op that has a kernel of its own: gives the op's results
+  /// and returns true, or changes nothing. May not call any op.
+  virtual bool handle_unboxed(
+      const c10::OperatorHandle& op,
+      std::span<const ArgumentRef> arguments,
+      std::span<at::Tensor> results) {
+    static_cast<void>(op);
+    static_cast<void>(arguments);
+    static_cast<void>(results);
+    return false;
+  }
 };
 
 /// For `Interceptor::handle`: runs a composite op as its parts, each of which

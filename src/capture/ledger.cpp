@@ -3,6 +3,9 @@
 #include "capture/ledger.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "base/thread_object.h"
 
 namespace temper::capture {
 namespace {
@@ -28,25 +31,36 @@ void set_entry(std::vector<int32_t>& table, int32_t index, size_t to) {
 
 } // namespace
 
-void Ledger::reserve(size_t tensors) {
-  objects_.reserve(tensors);
-  homes_.reserve(tensors);
-  links_.reserve(tensors);
-  last_object_.reserve(tensors);
-  last_home_.reserve(tensors);
+// What one thread keeps: up to some 300 kB.
+constexpr size_t kMostKept = 4096;
+
+Ledger::Ledger(const Trace& trace)
+    : trace_(&trace),
+      tables_(std::exchange(base::ThreadObject<Tables>::get(), {})) {}
+
+Ledger::~Ledger() {
+  tables_.objects.clear();
+  tables_.homes.clear();
+  tables_.links.clear();
+  tables_.last_object.clear();
+  tables_.last_home.clear();
+  if (tables_.objects.capacity() <= kMostKept &&
+      tables_.last_object.capacity() <= kMostKept) {
+    base::ThreadObject<Tables>::get() = std::move(tables_);
+  }
 }
 
 int32_t Ledger::object_at(const at::TensorImpl* impl) const {
-  for (auto& next = entered_objects_; next < objects_.size(); ++next) {
-    by_impl_.emplace(objects_[next].impl, static_cast<int32_t>(next));
+  for (auto& next = entered_objects_; next < tables_.objects.size(); ++next) {
+    by_impl_.emplace(tables_.objects[next].impl, static_cast<int32_t>(next));
   }
   const auto it = by_impl_.find(impl);
   return it == by_impl_.end() ? -1 : it->second;
 }
 
 int32_t Ledger::home_at(const c10::StorageImpl* impl) const {
-  for (auto& next = entered_homes_; next < homes_.size(); ++next) {
-    by_storage_.emplace(homes_[next].impl, static_cast<int32_t>(next));
+  for (auto& next = entered_homes_; next < tables_.homes.size(); ++next) {
+    by_storage_.emplace(tables_.homes[next].impl, static_cast<int32_t>(next));
   }
   const auto it = by_storage_.find(impl);
   return it == by_storage_.end() ? -1 : it->second;
@@ -55,15 +69,15 @@ int32_t Ledger::home_at(const c10::StorageImpl* impl) const {
 // True iff the tensor's storage has this number.
 bool Ledger::lives_in(const at::TensorImpl& impl, int32_t number) const {
   const auto* storage = storage_of(impl);
-  const auto last = entry(last_home_, number);
+  const auto last = entry(tables_.last_home, number);
   if (last >= 0) {
-    const auto& home = homes_[static_cast<size_t>(last)];
+    const auto& home = tables_.homes[static_cast<size_t>(last)];
     if (home.impl == storage) {
       return home.number == number;
     }
   }
   const auto home = home_at(storage);
-  return home >= 0 && homes_[static_cast<size_t>(home)].number == number;
+  return home >= 0 && tables_.homes[static_cast<size_t>(home)].number == number;
 }
 
 bool Ledger::has_geometry(const at::TensorImpl& impl, graph::ValueId value)
@@ -99,15 +113,15 @@ graph::ValueId Ledger::find_object(const at::Tensor& tensor) const {
   if (known < 0) {
     return graph::kNoValue;
   }
-  const auto value = objects_[static_cast<size_t>(known)].value;
+  const auto value = tables_.objects[static_cast<size_t>(known)].value;
   return is_still(impl, value) ? value : graph::kNoValue;
 }
 
 bool Ledger::is_object(const at::Tensor& tensor, graph::ValueId value) const {
   const auto& impl = *tensor.unsafeGetTensorImpl();
-  const auto last = entry(last_object_, value);
-  if (last >= 0 && objects_[static_cast<size_t>(last)].impl == &impl) {
-    return objects_[static_cast<size_t>(last)].value == value &&
+  const auto last = entry(tables_.last_object, value);
+  if (last >= 0 && tables_.objects[static_cast<size_t>(last)].impl == &impl) {
+    return tables_.objects[static_cast<size_t>(last)].value == value &&
         is_still(impl, value);
   }
   return find_object(tensor) == value;
@@ -125,8 +139,8 @@ Ledger::Lookup Ledger::find(const at::Tensor& tensor) const {
   // A shallow copy (a SavedVariable's, `.data()`), or an object that was given
   // another's memory: the latest value with this geometry is this memory seen
   // this way.
-  for (auto at = homes_[static_cast<size_t>(home)].last_link; at >= 0;) {
-    const auto& link = links_[static_cast<size_t>(at)];
+  for (auto at = tables_.homes[static_cast<size_t>(home)].last_link; at >= 0;) {
+    const auto& link = tables_.links[static_cast<size_t>(at)];
     if (has_geometry(impl, link.value)) {
       return {Found::kKnown, link.value};
     }
@@ -138,37 +152,37 @@ Ledger::Lookup Ledger::find(const at::Tensor& tensor) const {
 int32_t Ledger::find_storage(const at::Tensor& tensor) const {
   const auto& impl = *tensor.unsafeGetTensorImpl();
   const auto home = impl.has_storage() ? home_at(storage_of(impl)) : -1;
-  return home < 0 ? -1 : homes_[static_cast<size_t>(home)].number;
+  return home < 0 ? -1 : tables_.homes[static_cast<size_t>(home)].number;
 }
 
 int32_t Ledger::add_object(const at::Tensor& tensor, graph::ValueId value) {
-  objects_.push_back(
+  tables_.objects.push_back(
       {tensor.unsafeGetTensorImpl(),
        value,
        c10::weak_intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(
            tensor.getIntrusivePtr())});
-  return static_cast<int32_t>(objects_.size()) - 1;
+  return static_cast<int32_t>(tables_.objects.size()) - 1;
 }
 
 int32_t Ledger::add_home(const c10::Storage& storage, int32_t number) {
-  homes_.push_back(
+  tables_.homes.push_back(
       {storage.unsafeGetStorageImpl(),
        number,
        -1,
        storage.getWeakStorageImpl()});
-  return static_cast<int32_t>(homes_.size()) - 1;
+  return static_cast<int32_t>(tables_.homes.size()) - 1;
 }
 
 void Ledger::set_home(int32_t at, graph::ValueId value) {
   const auto number = trace_->values[static_cast<size_t>(value)].storage;
-  set_entry(last_home_, number, static_cast<size_t>(at));
-  auto& home = homes_[static_cast<size_t>(at)];
+  set_entry(tables_.last_home, number, static_cast<size_t>(at));
+  auto& home = tables_.homes[static_cast<size_t>(at)];
   if (home.number != number) {
     home.number = number;
     home.last_link = -1;
   }
-  links_.push_back({value, home.last_link});
-  home.last_link = static_cast<int32_t>(links_.size()) - 1;
+  tables_.links.push_back({value, home.last_link});
+  home.last_link = static_cast<int32_t>(tables_.links.size()) - 1;
 }
 
 void Ledger::bind(const at::Tensor& tensor, graph::ValueId value) {
@@ -177,8 +191,8 @@ void Ledger::bind(const at::Tensor& tensor, graph::ValueId value) {
   if (object < 0) {
     object = add_object(tensor, value);
   }
-  objects_[static_cast<size_t>(object)].value = value;
-  set_entry(last_object_, value, static_cast<size_t>(object));
+  tables_.objects[static_cast<size_t>(object)].value = value;
+  set_entry(tables_.last_object, value, static_cast<size_t>(object));
 
   const auto& storage = impl.unsafe_storage();
   auto home = home_at(storage.unsafeGetStorageImpl());
@@ -194,29 +208,29 @@ void Ledger::bind_new(
     graph::ValueId value,
     bool new_storage) {
   const auto object = add_object(tensor, value);
-  set_entry(last_object_, value, static_cast<size_t>(object));
+  set_entry(tables_.last_object, value, static_cast<size_t>(object));
 
   const auto& storage = tensor.unsafeGetTensorImpl()->unsafe_storage();
   const auto* impl = storage.unsafeGetStorageImpl();
   const auto number = trace_->values[static_cast<size_t>(value)].storage;
-  auto home = new_storage ? -1 : entry(last_home_, number);
-  if (home >= 0 && homes_[static_cast<size_t>(home)].impl != impl) {
+  auto home = new_storage ? -1 : entry(tables_.last_home, number);
+  if (home >= 0 && tables_.homes[static_cast<size_t>(home)].impl != impl) {
     home = home_at(impl);
   }
   set_home(home < 0 ? add_home(storage, number) : home, value);
 }
 
 at::Tensor Ledger::object(graph::ValueId value) const {
-  const auto at = entry(last_object_, value);
+  const auto at = entry(tables_.last_object, value);
   return at < 0
       ? at::Tensor()
-      : at::Tensor(objects_[static_cast<size_t>(at)].reference.lock());
+      : at::Tensor(tables_.objects[static_cast<size_t>(at)].reference.lock());
 }
 
 c10::intrusive_ptr<c10::StorageImpl> Ledger::storage(int32_t number) const {
-  const auto at = entry(last_home_, number);
+  const auto at = entry(tables_.last_home, number);
   return at < 0 ? c10::intrusive_ptr<c10::StorageImpl>()
-                : homes_[static_cast<size_t>(at)].reference.lock();
+                : tables_.homes[static_cast<size_t>(at)].reference.lock();
 }
 
 std::vector<graph::ValueId> Ledger::alive_values() const {
@@ -224,7 +238,7 @@ std::vector<graph::ValueId> Ledger::alive_values() const {
     return trace_->storages[static_cast<size_t>(storage)].input >= 0;
   };
   std::vector<graph::ValueId> result;
-  for (const auto& object : objects_) {
+  for (const auto& object : tables_.objects) {
     const auto value = static_cast<size_t>(object.value);
     if (!from_input(trace_->values[value].storage) &&
         !object.reference.expired()) {
@@ -232,10 +246,11 @@ std::vector<graph::ValueId> Ledger::alive_values() const {
     }
   }
   // `.data()` makes an object that nobody binds.
-  for (const auto& home : homes_) {
+  for (const auto& home : tables_.homes) {
     if (!from_input(home.number) && home.last_link >= 0 &&
         !home.reference.expired()) {
-      result.push_back(links_[static_cast<size_t>(home.last_link)].value);
+      result.push_back(
+          tables_.links[static_cast<size_t>(home.last_link)].value);
     }
   }
   std::sort(result.begin(), result.end());

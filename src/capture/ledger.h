@@ -30,10 +30,10 @@ class Ledger {
   };
 
   /// `trace` must outlive the ledger.
-  explicit Ledger(const Trace& trace) : trace_(&trace) {}
-
-  /// Makes room for about so many tensors.
-  void reserve(size_t tensors);
+  explicit Ledger(const Trace& trace);
+  ~Ledger();
+  Ledger(const Ledger&) = delete;
+  Ledger& operator=(const Ledger&) = delete;
 
   /// What this very tensor object (defined) is, if it has been bound and still
   /// has the geometry and storage it had; else kNoValue.
@@ -71,7 +71,7 @@ class Ledger {
   struct Home {
     const c10::StorageImpl* impl;
     int32_t number;
-    int32_t last_link; ///< Index into `links_`, or -1.
+    int32_t last_link; ///< Index into `links`, or -1.
     c10::weak_intrusive_ptr<c10::StorageImpl> reference;
   };
   /// A value that was bound in a storage, and the one before it there.
@@ -83,25 +83,31 @@ class Ledger {
   bool lives_in(const at::TensorImpl& impl, int32_t number) const;
   bool is_still(const at::TensorImpl& impl, graph::ValueId value) const;
   bool has_geometry(const at::TensorImpl& impl, graph::ValueId value) const;
-  /// Indices into `objects_` and `homes_`, or -1.
+  /// Indices into `objects` and `homes`, or -1.
   int32_t object_at(const at::TensorImpl* impl) const;
   int32_t home_at(const c10::StorageImpl* impl) const;
   int32_t add_object(const at::Tensor& tensor, graph::ValueId value);
   int32_t add_home(const c10::Storage& storage, int32_t number);
   void set_home(int32_t home, graph::ValueId value);
 
+  /// What grows with each tensor. A thread keeps one to use it again: new large
+  /// tables for each of many short ledgers are what malloc is slow at.
+  struct Tables {
+    std::vector<Object> objects;
+    std::vector<Home> homes;
+    std::vector<Link> links;
+    std::vector<int32_t> last_object; ///< By value: bound last, or -1.
+    std::vector<int32_t> last_home; ///< By storage number, likewise.
+  };
+
   const Trace* trace_;
-  std::vector<Object> objects_;
-  std::vector<Home> homes_;
-  std::vector<Link> links_;
-  /// Addresses of the first of `objects_` and `homes_`. Entered when they are
+  Tables tables_;
+  /// Addresses of the first of the objects and homes. Entered when they are
   /// looked up: most tensors of a shadow run never are.
   mutable ska::flat_hash_map<const void*, int32_t> by_impl_;
   mutable ska::flat_hash_map<const void*, int32_t> by_storage_;
   mutable size_t entered_objects_ = 0; ///< So many are in `by_impl_`.
   mutable size_t entered_homes_ = 0;
-  std::vector<int32_t> last_object_; ///< By value: bound last, or -1.
-  std::vector<int32_t> last_home_; ///< By storage number, likewise.
 };
 
 } // namespace temper::capture

@@ -111,6 +111,8 @@ std::unique_ptr<OpInfo> derive(const c10::OperatorHandle& op) {
   for (const auto& result : schema.returns()) {
     info->returns_tensors &= is_tensor_or_list(result.type());
   }
+  info->returns_list = schema.returns().size() == 1 &&
+      schema.returns()[0].type()->kind() == TypeKind::ListType;
   info->view = known.alias != ops::Alias::kFresh;
   info->absolute_view = known.absolute_view;
   info->rng = known.rng;

@@ -28,6 +28,7 @@ struct OpInfo {
   /// (the latter may depend on the arguments: see `ops::hidden_writes`).
   std::vector<int32_t> writes;
   bool returns_tensors = true; ///< Only tensors and lists of tensors.
+  bool returns_list = false; ///< Returns one list and nothing else.
   bool view = false; ///< The schema says that results alias arguments.
   /// The view's geometry counts from the start of the storage (as_strided).
   bool absolute_view = false;

@@ -10,6 +10,7 @@
 #include <ATen/SequenceNumber.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/graph_task.h>
+#include <torch/csrc/jit/runtime/interpreter.h>
 
 #include <algorithm>
 #include <numeric>
@@ -390,6 +391,7 @@ void Recorder::handle(
   }
   trace_.inner_gradients |=
       !ended_ && torch::autograd::get_current_graph_task_id() != task_;
+  trace_.script = trace_.script || !torch::jit::currentCallstack().empty();
   const auto before = trace_.graph.ops.size();
   handle_op(info, op, below, stack);
   for (size_t i = before; i < trace_.graph.ops.size(); ++i) {

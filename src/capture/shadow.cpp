@@ -23,16 +23,7 @@ ShadowRun::ShadowRun(
     : trace_(trace),
       arguments_(trace, arguments),
       ledger_(trace),
-      num_ops_(static_cast<size_t>(trace.graph.num_forward_ops)),
-      producer_(trace.graph.values.size(), -1) {
-  // About one new tensor an op; the backward's values are never bound.
-  ledger_.reserve(num_ops_ + trace.graph.inputs.size());
-  for (size_t i = 0; i < num_ops_; ++i) {
-    if (trace.ops[i].info->synthetic && !trace.graph.ops[i].results.empty()) {
-      producer_[static_cast<size_t>(trace.graph.ops[i].results[0])] =
-          static_cast<int32_t>(i);
-    }
-  }
+      num_ops_(static_cast<size_t>(trace.graph.num_forward_ops)) {
   inputs_.resize(trace.bindings.size());
   for (size_t i = 0; i < trace.bindings.size(); ++i) {
     const auto& binding = trace.bindings[i];
@@ -128,9 +119,12 @@ bool ShadowRun::match_tensor(
     *why = "an operand is undefined";
     return false;
   }
-  const auto synthetic = producer_[static_cast<size_t>(expected)];
-  if (synthetic >= static_cast<int32_t>(synthetic_from_)) {
-    return match_synthetic(tensor, static_cast<size_t>(synthetic), why);
+  // Constants stand right before the op that takes them.
+  for (auto i = synthetic_from_; i < next_; ++i) {
+    const auto& results = trace_.graph.ops[i].results;
+    if (!results.empty() && results[0] == expected) {
+      return match_synthetic(tensor, i, why);
+    }
   }
   if (!is(tensor, expected)) {
     *why = "an operand is another tensor";
@@ -277,7 +271,7 @@ void ShadowRun::bind_results(
 
 // The operand whose memory a view op of LibTorch's looks at; null if the op has
 // to run to give what it gives.
-const at::Tensor* ShadowRun::viewed(size_t index, const c10::IValue* arguments)
+const at::Tensor* ShadowRun::viewed(size_t index, const Tensors& tensors)
     const {
   const auto& record = trace_.ops[index];
   if (!record.view || record.info->foreign || record.literal_source) {
@@ -292,7 +286,7 @@ const at::Tensor* ShadowRun::viewed(size_t index, const c10::IValue* arguments)
       continue;
     }
     const auto storage = storage_of(op.operands[i].value);
-    const auto& tensor = arguments[i].toTensor();
+    const auto& tensor = *tensors[i];
     const bool all =
         std::all_of(op.results.begin(), op.results.end(), [&](ValueId result) {
           return result != kNoValue && storage_of(result) == storage;
@@ -308,7 +302,7 @@ const at::Tensor* ShadowRun::viewed(size_t index, const c10::IValue* arguments)
 // that it looks), else a tensor in memory of its own.
 at::Tensor ShadowRun::make_result(
     const graph::Op& op,
-    const c10::IValue* arguments,
+    const Tensors& tensors,
     const at::Tensor* viewed,
     ValueId id) {
   if (id == kNoValue) {
@@ -317,14 +311,14 @@ at::Tensor ShadowRun::make_result(
   if (viewed != nullptr) {
     for (size_t i = 0; i < op.operands.size(); ++i) {
       if (op.operands[i].value == id) {
-        return arguments[i].toTensor();
+        return *tensors[i];
       }
     }
   }
   for (const auto& write : op.writes) {
     const auto i = static_cast<size_t>(write.operand);
     if (write.element < 0 && op.operands[i].value == id) {
-      return arguments[i].toTensor();
+      return *tensors[i];
     }
   }
   const auto& type = trace_.graph.values[static_cast<size_t>(id)].type;
@@ -344,19 +338,16 @@ at::Tensor ShadowRun::make_result(
 
 void ShadowRun::give_shadows(
     const graph::Op& op,
-    const c10::OperatorHandle& handle,
+    const OpInfo& info,
+    const Tensors& tensors,
     const at::Tensor* viewed,
     torch::jit::Stack* stack) {
-  const auto& schema = handle.schema();
-  const auto num_args = schema.arguments().size();
-  const auto* arguments = stack->data() + (stack->size() - num_args);
   c10::SmallVector<at::Tensor, 4> results;
   for (const auto id : op.results) {
-    results.push_back(make_result(op, arguments, viewed, id));
+    results.push_back(make_result(op, tensors, viewed, id));
   }
-  torch::jit::drop(*stack, num_args);
-  if (schema.returns().size() == 1 &&
-      schema.returns()[0].type()->kind() == c10::TypeKind::ListType) {
+  torch::jit::drop(*stack, info.args.size());
+  if (info.returns_list) {
     stack->emplace_back(
         std::vector<at::Tensor>(results.begin(), results.end()));
     return;
@@ -418,13 +409,83 @@ void ShadowRun::handle(
     ledger_.bind(self, expected.results[0]);
     return;
   }
-  const auto* base_of_view = viewed(index, stack->data() + base);
+  Tensors tensors;
+  for (size_t i = base; i < stack->size(); ++i) {
+    tensors.push_back(
+        (*stack)[i].isTensor() ? &(*stack)[i].toTensor() : nullptr);
+  }
+  const auto* base_of_view = viewed(index, tensors);
   if (base_of_view == nullptr && (record.view || record.literal_source)) {
     op.redispatchBoxed(below, stack);
     bind_results(expected, op, *stack);
     return;
   }
-  give_shadows(expected, op, base_of_view, stack);
+  give_shadows(expected, info, tensors, base_of_view, stack);
+}
+
+bool ShadowRun::match_unboxed(
+    const ArgumentRef& argument,
+    const Operand& operand) const {
+  const auto slot = [&](size_t k) -> const c10::IValue& {
+    return trace_.graph.slots[static_cast<size_t>(operand.slots[k])];
+  };
+  const auto* tensor = argument.tensor();
+  switch (operand.kind) {
+    case Operand::Kind::kNone:
+      return tensor == nullptr ? argument.is_none() : !tensor->defined();
+    case Operand::Kind::kValue:
+      return tensor != nullptr && is(*tensor, operand.value);
+    case Operand::Kind::kConstant:
+      return argument.same(operand.constant);
+    case Operand::Kind::kSlot:
+      return argument.same(slot(0));
+    case Operand::Kind::kSlotList: {
+      const auto* ints = argument.ints();
+      bool same = ints != nullptr && ints->size() == operand.slots.size();
+      for (size_t k = 0; same && k < ints->size(); ++k) {
+        same = ArgumentRef((*ints)[k]).same(slot(k));
+      }
+      return same;
+    }
+    case Operand::Kind::kValueList:
+    case Operand::Kind::kObject:
+      return false;
+  }
+  return false;
+}
+
+// As `handle`, of what matches and needs no op to run.
+bool ShadowRun::handle_unboxed(
+    const c10::OperatorHandle& op,
+    std::span<const ArgumentRef> arguments,
+    std::span<at::Tensor> results) {
+  if (materialised_ || next_ == num_ops_ || trace_.graph.ops[next_].op != op) {
+    return false;
+  }
+  const auto index = next_;
+  const auto& expected = trace_.graph.ops[index];
+  const auto& record = trace_.ops[index];
+  if (record.rebinds || record.info->equal) {
+    return false;
+  }
+  Tensors tensors;
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    if (!match_unboxed(arguments[i], expected.operands[i])) {
+      return false;
+    }
+    tensors.push_back(arguments[i].tensor());
+  }
+  const auto* base_of_view = viewed(index, tensors);
+  if (base_of_view == nullptr && (record.view || record.literal_source)) {
+    return false;
+  }
+  synthetic_from_ = next_++;
+  skip_checks();
+  for (size_t i = 0; i < results.size(); ++i) {
+    results[i] =
+        make_result(expected, tensors, base_of_view, expected.results[i]);
+  }
+  return true;
 }
 
 } // namespace temper::capture

@@ -11,10 +11,14 @@
 //    saved variables, and the call goes on eagerly.
 #pragma once
 
+#include <c10/util/SmallVector.h>
+
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "capture/argument_ref.h"
 #include "capture/interceptor.h"
 #include "capture/ledger.h"
 #include "capture/recorder.h"
@@ -39,6 +43,10 @@ class ShadowRun : public Interceptor {
       const c10::OperatorHandle& op,
       c10::DispatchKeySet below,
       torch::jit::Stack* stack) override;
+  bool handle_unboxed(
+      const c10::OperatorHandle& op,
+      std::span<const ArgumentRef> arguments,
+      std::span<at::Tensor> results) override;
 
   /// True iff nothing differed and every op of the trace was seen.
   bool complete() const;
@@ -94,6 +102,9 @@ class ShadowRun : public Interceptor {
   void restore();
 
  private:
+  /// By argument; null for what is no tensor.
+  using Tensors = c10::SmallVector<const at::Tensor*, 8>;
+
   bool match(
       const OpInfo& info,
       const c10::OperatorHandle& op,
@@ -107,21 +118,24 @@ class ShadowRun : public Interceptor {
       const c10::IValue& argument,
       const graph::Operand& operand,
       std::string* why);
+  bool match_unboxed(const ArgumentRef& argument, const graph::Operand& operand)
+      const;
   void skip_checks();
   bool match_synthetic(
       const at::Tensor& tensor,
       size_t op_index,
       std::string* why);
   const OpInfo& info_of(const c10::OperatorHandle& op) const;
-  const at::Tensor* viewed(size_t index, const c10::IValue* arguments) const;
+  const at::Tensor* viewed(size_t index, const Tensors& tensors) const;
   at::Tensor make_result(
       const graph::Op& op,
-      const c10::IValue* arguments,
+      const Tensors& tensors,
       const at::Tensor* viewed,
       graph::ValueId id);
   void give_shadows(
       const graph::Op& op,
-      const c10::OperatorHandle& handle,
+      const OpInfo& info,
+      const Tensors& tensors,
       const at::Tensor* viewed,
       torch::jit::Stack* stack);
   void bind_results(
@@ -138,7 +152,6 @@ class ShadowRun : public Interceptor {
   ShadowArguments arguments_;
   Ledger ledger_;
   size_t num_ops_; ///< Of the trace's forward part.
-  std::vector<int32_t> producer_; ///< By value: synthetic op, or -1.
   std::vector<std::pair<at::Tensor, int64_t>> versions_; ///< To restore.
   std::vector<ObjectState> inputs_; ///< Of watched graph inputs, at the start.
   size_t next_ = 0; ///< The op of the trace expected next.

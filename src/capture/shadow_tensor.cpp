@@ -2,7 +2,6 @@
 #include "capture/shadow_tensor.h"
 
 #include <ATen/core/TensorBase.h>
-#include <c10/core/DispatchKey.h>
 #include <c10/core/StorageImpl.h>
 #include <c10/core/TensorImpl.h>
 
@@ -13,6 +12,8 @@
 #include <typeinfo>
 #include <utility>
 
+#include "base/thread_object.h"
+
 namespace temper::capture {
 namespace {
 
@@ -21,51 +22,35 @@ template <size_t kSize>
 class Pool {
  public:
   static void* take() {
-    Spare* const spare = here();
-    return spare != nullptr && spare->count > 0 ? spare->blocks[--spare->count]
-                                                : ::operator new(kSize);
+    auto& spare = base::ThreadObject<Spare>::get();
+    return spare.count > 0 ? spare.blocks[--spare.count]
+                           : ::operator new(kSize);
   }
   static void give(void* block) noexcept {
-    Spare* const spare = here();
-    if (spare != nullptr && spare->count < spare->blocks.size()) {
-      spare->blocks[spare->count++] = block;
+    auto& spare = base::ThreadObject<Spare>::get();
+    if (spare.count < kMost) {
+      spare.blocks[spare.count++] = block;
     } else {
       ::operator delete(block);
     }
   }
 
  private:
+#if defined(__SANITIZE_ADDRESS__)
+  static constexpr size_t kMost = 0; // It looks for uses of freed memory.
+#else
   static constexpr size_t kMost = 256;
+#endif
   struct Spare {
+    ~Spare() {
+      while (count > 0) {
+        ::operator delete(blocks[--count]);
+      }
+    }
     std::array<void*, kMost> blocks;
     size_t count = 0;
   };
-  struct Owner {
-    Owner() {
-      current = &spare;
-    }
-    ~Owner() {
-      current = nullptr;
-      while (spare.count > 0) {
-        ::operator delete(spare.blocks[--spare.count]);
-      }
-    }
-    Spare spare;
-  };
-
-  // Null once the thread's objects have gone: tensors may outlive them.
-  static Spare* here() {
-#if defined(__SANITIZE_ADDRESS__)
-    return nullptr; // It looks for uses of freed memory.
-#else
-    thread_local const Owner owner;
-    return current;
-#endif
-  }
-  static thread_local Spare* current;
 };
-template <size_t kSize>
-thread_local typename Pool<kSize>::Spare* Pool<kSize>::current = nullptr;
 
 // Both are as their bases in all but the memory that they are in.
 class ShadowStorage final : public c10::StorageImpl {
@@ -151,11 +136,7 @@ at::Tensor make_shadow_tensor(
   auto impl = is_view
       ? c10::make_intrusive<ShadowTensor>(
             c10::TensorImpl::VIEW, std::move(storage), info.keys, dtype)
-      : c10::make_intrusive<ShadowTensor>(
-            std::move(storage),
-            c10::DispatchKeySet(c10::computeDispatchKey(
-                type.dtype, c10::kStrided, type.device)),
-            dtype);
+      : c10::make_intrusive<ShadowTensor>(std::move(storage), info.keys, dtype);
   impl->set_geometry(type, info);
   return at::Tensor(
       c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>(

@@ -81,6 +81,7 @@ struct Trace {
   ForwardEnd forward; ///< Valid once the results have been planned.
   bool rng = false; ///< Some op draws random numbers.
   bool inner_gradients = false; ///< A backward ran inside the call.
+  bool script = false; ///< Some op was called by TorchScript.
   /// Why the call can't be served by a program; empty if it can.
   std::string unsupported;
 };

@@ -26,11 +26,16 @@ using graph::kNoValue;
 // How the user's code runs under capture: TorchScript children interpret their
 // graphs op by op in every call (their optimiser changes the stream of ops from
 // the second call on), and autocast casts anew (its cache would make the stream
-// depend on what ran before).
+// depend on what ran before). Without TorchScript, which a trace tells,
+// `script` may be false: the optimiser's switch takes longer than an operator.
 class CaptureModes {
  public:
-  CaptureModes() : cache_(at::autocast::is_autocast_cache_enabled()) {
+  explicit CaptureModes(bool script)
+      : cache_(at::autocast::is_autocast_cache_enabled()) {
     at::autocast::set_autocast_cache_enabled(false);
+    if (script) {
+      no_optimizer_.emplace(false);
+    }
   }
   ~CaptureModes() {
     at::autocast::set_autocast_cache_enabled(cache_);
@@ -40,7 +45,7 @@ class CaptureModes {
 
  private:
   bool cache_;
-  torch::jit::GraphOptimizerEnabledGuard no_optimizer_{false};
+  std::optional<torch::jit::GraphOptimizerEnabledGuard> no_optimizer_;
 };
 
 // Storages that the results live in.
@@ -285,7 +290,7 @@ Result CallSite::Impl::trace(
   Result result;
   {
     const Stopwatch stopwatch(costs, Cost::kTraces);
-    const CaptureModes modes;
+    const CaptureModes modes(/*script=*/true);
     const capture::InterceptScope scope(*tracing.recorder);
     tracing.recorder->resume();
     try {
@@ -533,7 +538,7 @@ Result CallSite::Impl::shadow(
   };
   Result result;
   try {
-    const CaptureModes modes;
+    const CaptureModes modes(plan->trace->script);
     const capture::InterceptScope scope(run);
     result = code(run.arguments());
   } catch (const std::exception& error) { // The code may have wrapped it.

@@ -244,13 +244,29 @@ TEST_F(LedgerTest, AliveValuesAreOfLivingObjectsInMemoryThatNoInputBrought) {
 }
 
 TEST_F(LedgerTest, AnUnboundValueHasNoObjectAndNoStorage) {
-  ledger.reserve(100);
   const auto x = torch::ones({4});
   const auto id = value(x, storage());
   EXPECT_FALSE(ledger.object(id).defined());
   EXPECT_FALSE(ledger.storage(0));
   EXPECT_FALSE(ledger.is_object(x, id));
   EXPECT_EQ(find(x), kNoValue);
+}
+
+// A thread uses one ledger's tables again for the next, not while it lives.
+TEST_F(LedgerTest, ALedgerKnowsNothingOfThoseBefore) {
+  const auto x = torch::ones({4});
+  const auto id = bind(x, storage());
+  {
+    Ledger second{trace};
+    EXPECT_EQ(second.find(x).found, Ledger::Found::kUnknown);
+    EXPECT_FALSE(second.object(id).defined());
+    second.bind(torch::ones({4}), id);
+  }
+  const Ledger third{trace};
+  EXPECT_FALSE(third.object(id).defined());
+  EXPECT_FALSE(third.storage(0));
+  EXPECT_THAT(third.alive_values(), IsEmpty());
+  EXPECT_EQ(find(x), id);
 }
 
 // Against a model that remembers every binding: what an object is, by the last

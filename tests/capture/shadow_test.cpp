@@ -489,6 +489,59 @@ TEST_F(ShadowTest, NumbersAreComparedByBits) {
       "aten::view: numbers differ (argument 'size')");
 }
 
+// Counts the ops that came boxed.
+class CountingRun : public ShadowRun {
+ public:
+  using ShadowRun::ShadowRun;
+  void handle(
+      const c10::OperatorHandle& op,
+      c10::DispatchKeySet below,
+      torch::jit::Stack* stack) override {
+    ++boxed;
+    ShadowRun::handle(op, below, stack);
+  }
+  int boxed = 0;
+};
+
+// Those that networks call most match without boxing: results of each kind
+// (one tensor, several, an operand), arguments of each kind.
+TEST_F(ShadowTest, CommonOpsAreNotBoxed) {
+  const auto code = [](int64_t from, int64_t to) -> Code {
+    return [from, to](const Tensors& a) -> Tensors {
+      auto x = torch::addmm(a[2], a[0], a[1].t()).add_(a[0]);
+      x = torch::gelu(x.view({2, 4, 2}).transpose(from, to));
+      x = std::get<0>(torch::native_layer_norm(x, {2}, {}, {}, 1e-5));
+      const auto total = torch::sum(x.slice(0, 1), {1}, true, at::kDouble);
+      return {
+          torch::_softmax(x.select(0, 1).expand({3, 2, 2}), -1, false),
+          total.to(at::kFloat),
+          at::empty_like(x).copy_(x).bernoulli_(0.5)};
+    };
+  };
+  const Tensors arguments = {
+      torch::randn({4, 4}),
+      torch::randn({4, 4}, at::requires_grad()),
+      torch::randn({4})};
+  const auto captured = record(code(0, 1), arguments);
+  ASSERT_EQ(captured.reason(), "");
+  const auto boxed = [&](const Code& again) {
+    CountingRun run(captured.trace(), arguments);
+    {
+      const InterceptScope scope(run);
+      again(run.arguments());
+    }
+    EXPECT_EQ(run.complete(), run.divergence().empty());
+    return std::pair(run.boxed, run.divergence());
+  };
+  EXPECT_EQ(boxed(code(0, 1)), std::pair(0, std::string()));
+  // What differs is boxed, as is all behind it.
+  const auto different = boxed(code(1, 0));
+  EXPECT_GT(different.first, 5);
+  EXPECT_EQ(
+      different.second,
+      "aten::transpose.int: an argument differs (argument 'dim0')");
+}
+
 TEST_F(ShadowTest, DifferencesAreNamed) {
   const Tensors xy = {torch::randn({2, 2}), torch::randn({2, 2})};
   const Code traced = [](const Tensors& a) -> Tensors {

@@ -1,0 +1,35 @@
+// Comparison with the constants of a graph.
+#include "capture/argument_ref.h"
+
+#include <algorithm>
+
+#include "graph/constant.h"
+
+namespace temper::capture {
+
+bool ArgumentRef::same(const c10::IValue& constant) const {
+  if (const auto* number = std::get_if<int64_t>(&value_)) {
+    return constant.isInt() && constant.toInt() == *number;
+  }
+  if (const auto* flag = std::get_if<bool>(&value_)) {
+    return constant.isBool() && constant.toBool() == *flag;
+  }
+  if (const auto* number = std::get_if<double>(&value_)) {
+    return graph::same_constant(c10::IValue(*number), constant);
+  }
+  if (const auto* text = std::get_if<std::string_view>(&value_)) {
+    return constant.isString() && constant.toStringRef() == *text;
+  }
+  if (const auto* list = ints(); list != nullptr && constant.isIntList()) {
+    const auto expected = constant.toListRef();
+    return std::equal(
+        list->begin(),
+        list->end(),
+        expected.begin(),
+        expected.end(),
+        [](int64_t a, const c10::IValue& b) { return a == b.toInt(); });
+  }
+  return false;
+}
+
+} // namespace temper::capture
