@@ -50,11 +50,11 @@ if(TEMPER_SANITIZE STREQUAL "address+undefined")
   # vptr: LibTorch hides the type information of many of its classes.
   target_compile_options(temper_flags INTERFACE
     -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all
-    -fno-omit-frame-pointer -O1)
+    -fno-omit-frame-pointer)
   target_link_options(temper_flags INTERFACE -fsanitize=address,undefined)
 elseif(TEMPER_SANITIZE STREQUAL "thread")
   target_compile_options(temper_flags INTERFACE
-    -fsanitize=thread -fno-omit-frame-pointer -O1)
+    -fsanitize=thread -fno-omit-frame-pointer)
   target_link_options(temper_flags INTERFACE -fsanitize=thread)
 elseif(TEMPER_SANITIZE)
   message(FATAL_ERROR "temper: TEMPER_SANITIZE is '${TEMPER_SANITIZE}'; "
