@@ -145,6 +145,7 @@ bool BackwardRecord::start() {
   last_ = {};
   last_.pattern.first_step = -1;
   last_.pattern.tangents.resize(autograd_.outputs.size());
+  last_.pattern.layouts.resize(autograd_.outputs.size());
   last_.pattern.needed.resize(autograd_.inputs.size());
   last_.readers.resize(region_.nodes.size());
   last_.visited.resize(region_.nodes.size());
@@ -218,6 +219,8 @@ bool BackwardRecord::takes_in(Node* node, variable_list& gradients) {
         recorder_->fail("a gradient of a result is not strided");
         return false;
       }
+      gradient = resolved(gradient);
+      pattern.layouts[index] = GradientLayout(gradient);
       if (recorder_->ledger().find_storage(gradient) >= 0) {
         // It lies in memory that is something else already: an operand that
         // does must not be taken for it, nor it for that.

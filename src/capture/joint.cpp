@@ -212,6 +212,27 @@ class Mover {
 
 } // namespace
 
+bool GradientLayout::is_of(const at::Tensor& gradient) const {
+  return gradient.layout() == c10::kStrided &&
+      gradient.strides() == at::IntArrayRef(strides_);
+}
+
+at::Tensor GradientLayout::zeros(const at::Tensor& like) const {
+  int64_t extent = like.numel() == 0 ? 0 : 1;
+  for (size_t d = 0; d < strides_.size() && extent > 0; ++d) {
+    extent += (like.sizes()[d] - 1) * strides_[d];
+  }
+  return at::zeros({extent}, like.options()).as_strided(like.sizes(), strides_);
+}
+
+at::Tensor resolved(const at::Tensor& gradient) {
+  if (!gradient.is_conj() && !gradient.is_neg()) {
+    return gradient;
+  }
+  const at::NoGradGuard no_grad;
+  return gradient.resolve_conj().resolve_neg();
+}
+
 int64_t autocast_state() {
   return at::autocast::is_autocast_enabled(c10::kCPU)
       ? 1 + static_cast<int64_t>(at::autocast::get_autocast_dtype(c10::kCPU))

@@ -8,11 +8,35 @@
 
 namespace temper::capture {
 
+/// How a gradient lies in memory. Composite operators go by it (`reshape` is a
+/// view or a copy): what became of one is wrong, or out of bounds, for another.
+class GradientLayout {
+ public:
+  GradientLayout() = default;
+  /// Of a gradient that can be recorded.
+  explicit GradientLayout(const at::Tensor& gradient)
+      : strides_(gradient.strides().vec()) {}
+  /// True iff `gradient` (defined, of the same sizes) has this layout.
+  bool is_of(const at::Tensor& gradient) const;
+  /// A gradient of zeros with this layout and the sizes of `like`.
+  at::Tensor zeros(const at::Tensor& like) const;
+  bool operator==(const GradientLayout&) const = default;
+
+ private:
+  std::vector<int64_t> strides_;
+};
+
+/// The gradient without lazy conjugation and negation. Where several come
+/// together it depends on their order whether the sum has them.
+at::Tensor resolved(const at::Tensor& gradient);
+
 /// Which gradients a backward has and which it needs.
 struct BackwardPattern {
   int32_t first_step = 0; ///< The step of the chain where it begins.
   /// By output that requires grad: its gradient was defined when it entered.
   std::vector<bool> tangents;
+  std::vector<GradientLayout>
+      layouts; ///< Likewise; of those that were defined.
   /// By input to which gradients flow: its gradient was asked for.
   std::vector<bool> needed;
   /// `autocast_state()` of the thread that called backward.

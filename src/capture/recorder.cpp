@@ -339,19 +339,28 @@ void Recorder::record_results(
   }
 }
 
-// True iff an operand lives in an argument's storage.
-bool Recorder::from_argument(const graph::Op& op) const {
-  return std::any_of(
-      op.operands.begin(), op.operands.end(), [&](const Operand& operand_in) {
-        if (operand_in.kind != Operand::Kind::kValue) {
-          return false;
-        }
-        const auto storage =
-            trace_.values[static_cast<size_t>(operand_in.value)].storage;
-        const auto input = trace_.storages[static_cast<size_t>(storage)].input;
-        return input >= 0 &&
-            trace_.bindings[static_cast<size_t>(input)].argument >= 0;
-      });
+// "an argument" or "a gradient" if an operand lives in the storage of one, in
+// which its offset is free; else null.
+const char* Recorder::free_offset(const graph::Op& op) const {
+  for (const auto& operand : op.operands) {
+    if (operand.kind != Operand::Kind::kValue) {
+      continue;
+    }
+    const auto storage =
+        trace_.values[static_cast<size_t>(operand.value)].storage;
+    const auto input = trace_.storages[static_cast<size_t>(storage)].input;
+    if (input < 0) {
+      continue;
+    }
+    const auto i = static_cast<size_t>(input);
+    if (trace_.bindings[i].argument >= 0) {
+      return "an argument";
+    }
+    if (trace_.graph.inputs[i].role == graph::Role::kTangent) {
+      return "a gradient";
+    }
+  }
+  return nullptr;
 }
 
 // `equal` answers from data, unless the sizes differ; of a tensor with itself
@@ -423,12 +432,12 @@ void Recorder::handle_op(
     if (info.rng && generator_touched()) {
       fail("random numbers were drawn or seeded outside of tensor ops");
     }
-    if (capture::op_info(recorded.op).absolute_view &&
-        from_argument(recorded)) {
-      fail(
-          info.name +
-          " of an argument counts from the start of its storage, which guards "
-          "don't see");
+    if (capture::op_info(recorded.op).absolute_view) {
+      if (const char* whose = free_offset(recorded)) {
+        fail(
+            info.name + " of " + whose +
+            " counts from the start of its storage, which guards don't see");
+      }
     }
     if (info.as_view) {
       rebound = (*stack)[base].toTensor();

@@ -135,7 +135,7 @@ class Recorder : public Interceptor {
       const at::Tensor& tensor,
       graph::ValueId value,
       const std::string& made_by);
-  bool from_argument(const graph::Op& op) const;
+  const char* free_offset(const graph::Op& op) const;
   int32_t add_watched(const WatchedTensor& watched);
   int32_t add_slot(const c10::IValue& value);
   void watch_values(const graph::Op& op);

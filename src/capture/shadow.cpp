@@ -1,6 +1,8 @@
 // The shadow executor: matching.
 #include "capture/shadow.h"
 
+#include <torch/csrc/autograd/node.h>
+
 #include <algorithm>
 
 #include "graph/constant.h"

@@ -22,6 +22,10 @@ int compare(const Plan& plan, size_t backward, const Arriving& arriving) {
       if (!comes && !plan.chain.runs[backward].delivers[o]) {
         return -1;
       }
+      if (arriving.arrived[o].defined() &&
+          !pattern.layouts[o].is_of(arriving.arrived[o])) {
+        return -1;
+      }
     } else if (comes) {
       // A gradient that leads to nothing that is asked for: eager's engine
       // does not follow it either.

@@ -21,6 +21,8 @@ struct Arriving {
   /// at this call?
   std::vector<Asked> inputs;
   int64_t autocast = 0; ///< `capture::autocast_state()`.
+  /// As `gradients`: the gradient; undefined if none, or if it has yet to come.
+  std::vector<at::Tensor> arrived;
 };
 
 struct BackwardChoice {

@@ -129,6 +129,7 @@ class ChainState : public std::enable_shared_from_this<ChainState> {
   int32_t choose(int32_t node, const variable_list& gradients);
   bool comes_from_outside(int32_t output, int32_t first_node) const;
   void consume(int32_t node, const variable_list& gradients);
+  bool is_as_recorded(int32_t node, const variable_list& gradients) const;
   void begin_step(int32_t node, const variable_list& gradients);
   void rerun_step(int32_t entry, int32_t first, const variable_list& gradients);
   variable_list send(int32_t node, variable_list&& gradients);
@@ -245,13 +246,15 @@ int32_t ChainState::choose(int32_t node, const variable_list& gradients) {
   arriving.first_step = first.step;
   const auto& outputs = plan_->autograd.outputs;
   arriving.gradients.resize(outputs.size());
+  arriving.arrived.resize(outputs.size());
   for (size_t o = 0; o < outputs.size(); ++o) {
     arriving.gradients[o] = outputs[o].step > first.step &&
         comes_from_outside(static_cast<int32_t>(o), node);
   }
   for (size_t i = 0; i < first.entering.size(); ++i) {
-    arriving.gradients[static_cast<size_t>(first.entering[i])] =
-        gradients[i].defined();
+    const auto o = static_cast<size_t>(first.entering[i]);
+    arriving.gradients[o] = gradients[i].defined();
+    arriving.arrived[o] = gradients[i];
   }
   for (auto* input : input_nodes) {
     arriving.inputs.push_back(
@@ -361,9 +364,29 @@ void ChainState::remove(int32_t node, int32_t edge) {
   }
 }
 
+// Whether the gradients that enter at a step lie in memory as they did when the
+// backward was recorded. Those of the first step do: it was chosen by them.
+bool ChainState::is_as_recorded(int32_t node, const variable_list& gradients)
+    const {
+  const auto& here = plan_->chain.nodes[static_cast<size_t>(node)];
+  const auto& pattern = plan_->backwards[static_cast<size_t>(run_)].pattern;
+  for (size_t i = 0; i < here.entering.size(); ++i) {
+    const auto o = static_cast<size_t>(here.entering[i]);
+    if (pattern.tangents[o] && gradients[i].defined() &&
+        !pattern.layouts[o].is_of(gradients[i])) {
+      return false;
+    }
+  }
+  return true;
+}
+
 // Settles what the nodes of a step send, and takes out the edges that get
 // nothing.
 void ChainState::begin_step(int32_t node, const variable_list& gradients) {
+  if (run_ != kRerun && !is_as_recorded(node, gradients)) {
+    rerun_.report();
+    run_ = kRerun;
+  }
   if (run_ == kRerun) {
     rerun_step(node, node, gradients);
     return;
@@ -448,6 +471,11 @@ variable_list ChainState::apply(int32_t node, variable_list&& gradients) {
 }
 
 variable_list ChainState::send(int32_t node, variable_list&& gradients) {
+  if (!at::GradMode::is_enabled()) {
+    for (auto& gradient : gradients) {
+      gradient = gradient.defined() ? capture::resolved(gradient) : gradient;
+    }
+  }
   if (autograd::get_current_graph_task_id() != task_) {
     begin(node, gradients);
   }
@@ -532,9 +560,12 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
     auto& gradient = gradients[static_cast<size_t>(tangent)];
     if (!gradient.defined()) {
       // A function outside gave no gradient although one leads there.
-      gradient = nodes[static_cast<size_t>(node)]
-                     ->input_metadata(static_cast<size_t>(tangent))
-                     .zeros_like();
+      const auto o =
+          static_cast<size_t>(here.entering[static_cast<size_t>(tangent)]);
+      gradient = pattern.layouts[o].zeros(
+          nodes[static_cast<size_t>(node)]
+              ->input_metadata(static_cast<size_t>(tangent))
+              .zeros_like());
     }
     inputs.push_back(std::move(gradient));
   }

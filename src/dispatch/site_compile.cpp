@@ -21,7 +21,7 @@ namespace {
 constexpr int kMaxRetries = 3;
 // Kinds of backward that a plan learns, and backwards that may come unknown,
 // before its signature is left eager.
-constexpr size_t kMaxBackwards = 8;
+constexpr size_t kMaxBackwards = 16;
 constexpr int kMaxUnknownBackwards = 16;
 constexpr const char* kUnlikeBackwards =
     "its backward differs from call to call";
