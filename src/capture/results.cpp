@@ -83,6 +83,23 @@ bool find_chain(
   }
 }
 
+// By value: an op of the forward takes it as an operand.
+std::vector<bool> operands_of(const graph::Graph& graph) {
+  std::vector<bool> result(graph.values.size());
+  const auto note = [&](ValueId id) {
+    if (id != kNoValue) {
+      result[static_cast<size_t>(id)] = true;
+    }
+  };
+  for (const auto& op : graph.ops) {
+    for (const auto& operand : op.operands) {
+      note(operand.value);
+      std::for_each(operand.values.begin(), operand.values.end(), note);
+    }
+  }
+  return result;
+}
+
 // True iff taking the chain of views again gives a tensor with the autograd
 // metadata of the result (a write or requires_grad_() may have changed them).
 bool retakes(
@@ -144,6 +161,7 @@ std::vector<ResultPlan> plan_results(
     }
   }
   const auto made = producers(graph);
+  const auto is_operand = operands_of(graph);
   for (size_t i = 0; i < results.size(); ++i) {
     const auto& result = results[i];
     auto& plan = plans[i];
@@ -151,6 +169,11 @@ std::vector<ResultPlan> plan_results(
       continue;
     }
     plan.requires_grad = result.requires_grad();
+    // A view that is taken again outside of the program is not the tensor of
+    // which the program computed the rest: its hooks would miss the gradients
+    // that come from there.
+    const bool is_inside = plan.requires_grad && result.is_view() &&
+        is_operand[static_cast<size_t>(values[i])];
     if (i + rewritten >= results.size()) {
       plan.kind = ResultPlan::Kind::kOutput;
       plan.index = output_of(values[i]);
@@ -184,6 +207,11 @@ std::vector<ResultPlan> plan_results(
           recorder.fail("a result is a shallow copy of an input");
           return plans;
         }
+      } else if (is_inside) {
+        recorder.fail(
+            "a result is a view of an input, and something else is computed "
+            "from it");
+        return plans;
       } else if (!retakes(
                      trace,
                      plan,
@@ -207,7 +235,13 @@ std::vector<ResultPlan> plan_results(
           return value != kNoValue &&
               trace.values[static_cast<size_t>(value)].storage == storage;
         }) > 1;
-    if ((plan.requires_grad || shares) && result.is_view()) {
+    if (is_inside && shares) {
+      recorder.fail(
+          "a result is a view of another's memory, and something else is "
+          "computed from it");
+      return plans;
+    }
+    if ((plan.requires_grad || shares) && result.is_view() && !is_inside) {
       // A view of an intermediate that autograd follows, or that the user can
       // see to be one: the program gives the base, the views are taken above
       // autograd.

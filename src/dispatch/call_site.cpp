@@ -355,7 +355,6 @@ Result CallSite::Impl::call_while_waiting(
     const Call& call,
     UserCode code,
     MakeRerun make_rerun) {
-  constexpr int kPatience = 8;
   constexpr int kMaxTracesForBackward = 16;
   enum class Way : uint8_t {
     kTrace,
@@ -373,7 +372,7 @@ Result CallSite::Impl::call_while_waiting(
     const bool threw = signature->waiting && signature->waiting->threw();
     const bool gone = !signature->waiting ||
         ((signature->waiting.use_count() == 1 ||
-          ++signature->calls_while_waiting > kPatience) &&
+          ++signature->calls_while_waiting > Signature::kPatience) &&
          signature->waiting->abandon());
     if (signature->tier != Tier::kWaiting) {
       // Another thread has gone on.

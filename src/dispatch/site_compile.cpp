@@ -21,7 +21,7 @@ namespace {
 constexpr int kMaxRetries = 3;
 // Kinds of backward that a plan learns, and backwards that may come unknown,
 // before its signature is left eager.
-constexpr size_t kMaxBackwards = 16;
+constexpr size_t kMaxBackwards = 8;
 constexpr int kMaxUnknownBackwards = 16;
 constexpr const char* kUnlikeBackwards =
     "its backward differs from call to call";
@@ -318,7 +318,10 @@ void CallSite::Impl::finish_backward(
         return;
       }
       if (is_known && signature->proved && signature->wants_backward) {
-        return; // Another one may follow; else the next call is traced, too.
+        // Another one may follow; else the next call is traced, too, though
+        // results of this one are still alive.
+        signature->calls_while_waiting = Signature::kPatience;
+        return;
       }
       signature->waiting.reset();
       signature->traced.reset();

@@ -78,6 +78,9 @@ struct Signature {
     int differed = 0;
   };
   std::vector<Unproved> unproved;
+  /// Calls since the trace whose backward may still come: after that many it
+  /// is given up.
+  static constexpr int kPatience = 8;
   int calls_while_waiting = 0;
   int64_t doubts = 0; ///< How often a proof was withdrawn.
   int retries = 0; ///< Traces and shadow runs that came to nothing.

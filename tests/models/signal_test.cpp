@@ -195,8 +195,9 @@ TEST(Complex, LazyConjugatesAndNegatives) {
     auto w = torch::randn({4}, torch::kComplexFloat).requires_grad_();
     auto f = run.compile_function(
         [](Tensor x, Tensor weight) -> std::tuple<Tensor, Tensor, Tensor> {
-          auto y = (x * weight.conj()).conj();
-          return {y, torch::imag(y), torch::view_as_real(x * weight)};
+          auto y = x * weight.conj();
+          return {
+              y.conj(), torch::imag(y.conj()), torch::view_as_real(x * weight)};
         });
     for (int i = 0; i < 10; ++i) {
       auto leaf = torch::randn({3, 4}, torch::kComplexFloat).requires_grad_();
