@@ -146,6 +146,7 @@ bool BackwardRecord::start() {
   last_.pattern.first_step = -1;
   last_.pattern.tangents.resize(autograd_.outputs.size());
   last_.pattern.layouts.resize(autograd_.outputs.size());
+  last_.layouts.resize(autograd_.outputs.size());
   last_.pattern.needed.resize(autograd_.inputs.size());
   last_.readers.resize(region_.nodes.size());
   last_.visited.resize(region_.nodes.size());
@@ -220,7 +221,15 @@ bool BackwardRecord::takes_in(Node* node, variable_list& gradients) {
         return false;
       }
       gradient = resolved(gradient);
-      pattern.layouts[index] = GradientLayout(gradient);
+      if (step == pattern.first_step) {
+        pattern.layouts[index] = GradientLayout(gradient);
+      } else if (!gradient.is_non_overlapping_and_dense()) {
+        // What comes later can be laid out like this one then: a backward that
+        // is underway can't become one of another kind.
+        const at::NoGradGuard no_grad;
+        gradient = gradient.contiguous();
+      }
+      last_.layouts[index] = GradientLayout(gradient);
       if (recorder_->ledger().find_storage(gradient) >= 0) {
         // It lies in memory that is something else already: an operand that
         // does must not be taken for it, nor it for that.

@@ -217,12 +217,15 @@ bool GradientLayout::is_of(const at::Tensor& gradient) const {
       gradient.strides() == at::IntArrayRef(strides_);
 }
 
-at::Tensor GradientLayout::zeros(const at::Tensor& like) const {
-  int64_t extent = like.numel() == 0 ? 0 : 1;
-  for (size_t d = 0; d < strides_.size() && extent > 0; ++d) {
-    extent += (like.sizes()[d] - 1) * strides_[d];
+at::Tensor GradientLayout::applied(const at::Tensor& gradient) const {
+  if (is_of(gradient)) {
+    return gradient;
   }
-  return at::zeros({extent}, like.options()).as_strided(like.sizes(), strides_);
+  const at::NoGradGuard no_grad;
+  const auto dense =
+      gradient.layout() == c10::kStrided ? gradient : gradient.to_dense();
+  return at::empty_strided(dense.sizes(), strides_, dense.options())
+      .copy_(dense);
 }
 
 at::Tensor resolved(const at::Tensor& gradient) {

@@ -18,8 +18,9 @@ class GradientLayout {
       : strides_(gradient.strides().vec()) {}
   /// True iff `gradient` (defined, of the same sizes) has this layout.
   bool is_of(const at::Tensor& gradient) const;
-  /// A gradient of zeros with this layout and the sizes of `like`.
-  at::Tensor zeros(const at::Tensor& like) const;
+  /// The gradient itself if it has this layout, which has an element of memory
+  /// for each of the gradient, else a copy that has it.
+  at::Tensor applied(const at::Tensor& gradient) const;
   bool operator==(const GradientLayout&) const = default;
 
  private:
@@ -55,6 +56,9 @@ struct RecordedBackward {
   /// can't run again unless the graph is retained.
   std::vector<bool> readers;
   std::vector<bool> visited; ///< Likewise: it ran.
+  /// By output that requires grad: of its gradient, if it was defined. Of those
+  /// that come in later steps no elements share memory.
+  std::vector<GradientLayout> layouts;
   /// One of them ran code of the user's (a custom autograd function). No shadow
   /// run proves that it does the same each time.
   bool user_code = false;

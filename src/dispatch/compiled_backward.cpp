@@ -129,7 +129,6 @@ class ChainState : public std::enable_shared_from_this<ChainState> {
   int32_t choose(int32_t node, const variable_list& gradients);
   bool comes_from_outside(int32_t output, int32_t first_node) const;
   void consume(int32_t node, const variable_list& gradients);
-  bool is_as_recorded(int32_t node, const variable_list& gradients) const;
   void begin_step(int32_t node, const variable_list& gradients);
   void rerun_step(int32_t entry, int32_t first, const variable_list& gradients);
   variable_list send(int32_t node, variable_list&& gradients);
@@ -152,6 +151,7 @@ class ChainState : public std::enable_shared_from_this<ChainState> {
   RemovedEdges removed_;
   /// What entered at the step, if its programs may have to be given up.
   variable_list entered_;
+  bool carries_ = false; ///< Something from earlier steps, when it began.
   int32_t current_ = 0; ///< The node that runs.
   size_t extra_edges_ = 0; ///< That it has got.
 };
@@ -364,29 +364,9 @@ void ChainState::remove(int32_t node, int32_t edge) {
   }
 }
 
-// Whether the gradients that enter at a step lie in memory as they did when the
-// backward was recorded. Those of the first step do: it was chosen by them.
-bool ChainState::is_as_recorded(int32_t node, const variable_list& gradients)
-    const {
-  const auto& here = plan_->chain.nodes[static_cast<size_t>(node)];
-  const auto& pattern = plan_->backwards[static_cast<size_t>(run_)].pattern;
-  for (size_t i = 0; i < here.entering.size(); ++i) {
-    const auto o = static_cast<size_t>(here.entering[i]);
-    if (pattern.tangents[o] && gradients[i].defined() &&
-        !pattern.layouts[o].is_of(gradients[i])) {
-      return false;
-    }
-  }
-  return true;
-}
-
 // Settles what the nodes of a step send, and takes out the edges that get
 // nothing.
 void ChainState::begin_step(int32_t node, const variable_list& gradients) {
-  if (run_ != kRerun && !is_as_recorded(node, gradients)) {
-    rerun_.report();
-    run_ = kRerun;
-  }
   if (run_ == kRerun) {
     rerun_step(node, node, gradients);
     return;
@@ -401,6 +381,10 @@ void ChainState::begin_step(int32_t node, const variable_list& gradients) {
     }
   }
   entered_ = plan_->expects_layouts ? gradients : variable_list();
+  carries_ = std::any_of(
+      carried_.begin(), carried_.end(), [](const at::Tensor& value) {
+        return value.defined();
+      });
 }
 
 // `begin_step` by the user's code, of the step that begins at `entry`. Nodes
@@ -499,6 +483,15 @@ variable_list ChainState::send(int32_t node, variable_list&& gradients) {
       result = run_program(node, std::move(gradients));
     } catch (const ops::UnexpectedLayout& error) {
       rerun_.report(error.reason());
+      // The code gives what follows from this step's gradients.
+      TEMPER_CHECK(
+          !carries_,
+          "the backward of '",
+          plan_->name,
+          "' can't go on: ",
+          error.reason(),
+          ", and parts of its gradients are underway from results that were "
+          "computed from others; run it again, which will be eager");
       run_ = kRerun;
       rerun_step(entry, node, entered_);
     }
@@ -535,7 +528,8 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
   const auto& run = plan.chain.runs[static_cast<size_t>(run_)];
   const auto& work = run.nodes[static_cast<size_t>(node)];
   variable_list result(here.targets.size());
-  const auto& pattern = plan.backwards[static_cast<size_t>(run_)].pattern;
+  const auto& recorded = plan.backwards[static_cast<size_t>(run_)];
+  const auto& pattern = recorded.pattern;
   for (size_t i = 0; i < here.entering.size(); ++i) {
     const auto o = static_cast<size_t>(here.entering[i]);
     TEMPER_CHECK(
@@ -560,13 +554,13 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
     auto& gradient = gradients[static_cast<size_t>(tangent)];
     if (!gradient.defined()) {
       // A function outside gave no gradient although one leads there.
-      const auto o =
-          static_cast<size_t>(here.entering[static_cast<size_t>(tangent)]);
-      gradient = pattern.layouts[o].zeros(
-          nodes[static_cast<size_t>(node)]
-              ->input_metadata(static_cast<size_t>(tangent))
-              .zeros_like());
+      gradient = nodes[static_cast<size_t>(node)]
+                     ->input_metadata(static_cast<size_t>(tangent))
+                     .zeros_like();
     }
+    const auto o =
+        static_cast<size_t>(here.entering[static_cast<size_t>(tangent)]);
+    gradient = recorded.layouts[o].applied(gradient);
     inputs.push_back(std::move(gradient));
   }
   gradients.clear();

@@ -227,9 +227,9 @@ TEST(CasesB, B5_EachSubsetOfOutputs) {
   });
   EXPECT_COUNTERS(
       report.total,
-      reasons == Reasons{{"a backward of a kind not seen before", 8}});
-  EXPECT_COUNTERS(report.total, traces == 10 && program_calls == 14);
-  EXPECT_COUNTERS(report.total, program_backwards == 7);
+      reasons == Reasons{{"a backward of a kind not seen before", 6}});
+  EXPECT_COUNTERS(report.total, traces == 16 && program_calls == 8);
+  EXPECT_COUNTERS(report.total, program_backwards == 2);
 }
 
 TEST(CasesB, B6_InputChangedBeforeBackward) {

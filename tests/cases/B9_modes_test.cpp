@@ -246,6 +246,36 @@ TEST(CasesB, B10_LayoutsOfGradientsThatComeInTheMiddle) {
   EXPECT_COUNTERS(report.total, program_backwards > 0);
 }
 
+// What goes past an inner result is underway between the steps of a backward
+// when a gradient with other strides comes there.
+TEST(CasesB, B10_LayoutsWhereGradientsAreUnderway) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor w) {
+      auto h = torch::linear(x, w);
+      auto inner = h * h;
+      return std::make_tuple(inner, inner.tanh() + h);
+    });
+    for (int i = 0; i < 5 * kLayouts; ++i) {
+      auto x = torch::randn({2, 3, 4, 4}).requires_grad_();
+      auto w = torch::randn({4, 4}).requires_grad_();
+      auto [inner, y] = f(x, w);
+      const auto g = torch::randn_like(y);
+      if (i < 5) {
+        y.backward(g);
+      } else {
+        torch::autograd::backward(
+            {y, inner}, {g, gradient_of(y.sizes(), i / 5)});
+      }
+      run.note_grad("x", x);
+      run.note_grad("w", w);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total,
+      eager == 0 && traces == 1 && program_calls == 29 &&
+          program_backwards == 29);
+}
+
 TEST(CasesB, B10_LayoutsOfTheInput) {
   const auto report = expect_same([](Trial& run) {
     TwoLayers net;
