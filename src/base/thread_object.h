@@ -21,10 +21,19 @@ class ThreadObject {
     }
     return *object_;
   }
+  /// As `get`, but null once the thread's objects have been deleted: for what
+  /// need not be kept then.
+  static T* while_alive() {
+    if (C10_UNLIKELY(object_ == nullptr && !ended_)) {
+      make();
+    }
+    return object_;
+  }
 
  private:
   struct AtExit {
     ~AtExit() {
+      ended_ = true;
       delete std::exchange(object_, nullptr);
     }
   };
@@ -36,6 +45,7 @@ class ThreadObject {
 
   // A plain pointer has no end.
   static inline thread_local T* object_ = nullptr;
+  static inline thread_local bool ended_ = false;
 };
 
 } // namespace temper::base

@@ -36,8 +36,8 @@ struct BackwardPattern {
   int32_t first_step = 0; ///< The step of the chain where it begins.
   /// By output that requires grad: its gradient was defined when it entered.
   std::vector<bool> tangents;
-  std::vector<GradientLayout>
-      layouts; ///< Likewise; of those that were defined.
+  /// Likewise: of its gradient, if it was defined when the backward began.
+  std::vector<GradientLayout> layouts;
   /// By input to which gradients flow: its gradient was asked for.
   std::vector<bool> needed;
   /// `autocast_state()` of the thread that called backward.

@@ -29,14 +29,16 @@ void set_entry(std::vector<int32_t>& table, int32_t index, size_t to) {
   table[i] = static_cast<int32_t>(to);
 }
 
-} // namespace
-
-// What one thread keeps: up to some 300 kB.
+// Of each table: what one thread keeps is some 400 kB at most.
 constexpr size_t kMostKept = 4096;
 
-Ledger::Ledger(const Trace& trace)
-    : trace_(&trace),
-      tables_(std::exchange(base::ThreadObject<Tables>::get(), {})) {}
+} // namespace
+
+Ledger::Ledger(const Trace& trace) : trace_(&trace) {
+  if (auto* spare = base::ThreadObject<Tables>::while_alive()) {
+    tables_ = std::exchange(*spare, {});
+  }
+}
 
 Ledger::~Ledger() {
   tables_.objects.clear();
@@ -44,9 +46,16 @@ Ledger::~Ledger() {
   tables_.links.clear();
   tables_.last_object.clear();
   tables_.last_home.clear();
-  if (tables_.objects.capacity() <= kMostKept &&
-      tables_.last_object.capacity() <= kMostKept) {
-    base::ThreadObject<Tables>::get() = std::move(tables_);
+  if (std::max(
+          {tables_.objects.capacity(),
+           tables_.homes.capacity(),
+           tables_.links.capacity(),
+           tables_.last_object.capacity(),
+           tables_.last_home.capacity()}) > kMostKept) {
+    return;
+  }
+  if (auto* spare = base::ThreadObject<Tables>::while_alive()) {
+    *spare = std::move(tables_);
   }
 }
 

@@ -456,7 +456,8 @@ bool ShadowRun::match_unboxed(
   return false;
 }
 
-// As `handle`, of what matches and needs no op to run.
+// As `handle`, of what matches, takes no constant written in the code and needs
+// no op to run.
 bool ShadowRun::handle_unboxed(
     const c10::OperatorHandle& op,
     std::span<const ArgumentRef> arguments,

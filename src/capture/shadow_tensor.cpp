@@ -22,14 +22,14 @@ template <size_t kSize>
 class Pool {
  public:
   static void* take() {
-    auto& spare = base::ThreadObject<Spare>::get();
-    return spare.count > 0 ? spare.blocks[--spare.count]
-                           : ::operator new(kSize);
+    auto* spare = base::ThreadObject<Spare>::while_alive();
+    return spare != nullptr && spare->count > 0 ? spare->blocks[--spare->count]
+                                                : ::operator new(kSize);
   }
   static void give(void* block) noexcept {
-    auto& spare = base::ThreadObject<Spare>::get();
-    if (spare.count < kMost) {
-      spare.blocks[spare.count++] = block;
+    auto* spare = base::ThreadObject<Spare>::while_alive();
+    if (spare != nullptr && spare->count < kMost) {
+      spare->blocks[spare->count++] = block;
     } else {
       ::operator delete(block);
     }

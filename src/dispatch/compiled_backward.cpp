@@ -491,7 +491,7 @@ variable_list ChainState::send(int32_t node, variable_list&& gradients) {
           "' can't go on: ",
           error.reason(),
           ", and parts of its gradients are underway from results that were "
-          "computed from others; run it again, which will be eager");
+          "computed from others; call it again, which will be eager");
       run_ = kRerun;
       rerun_step(entry, node, entered_);
     }
@@ -558,9 +558,11 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
                      ->input_metadata(static_cast<size_t>(tangent))
                      .zeros_like();
     }
-    const auto o =
-        static_cast<size_t>(here.entering[static_cast<size_t>(tangent)]);
-    gradient = recorded.layouts[o].applied(gradient);
+    if (here.step != pattern.first_step) {
+      // It was chosen by the layouts of those that came first.
+      const auto o = here.entering[static_cast<size_t>(tangent)];
+      gradient = recorded.layouts[static_cast<size_t>(o)].applied(gradient);
+    }
     inputs.push_back(std::move(gradient));
   }
   gradients.clear();

@@ -79,7 +79,7 @@ struct Signature {
   };
   std::vector<Unproved> unproved;
   /// Calls since the trace whose backward may still come: after that many it
-  /// is given up.
+  /// is given up. It is set to that number where the next call is to do so.
   static constexpr int kPatience = 8;
   int calls_while_waiting = 0;
   int64_t doubts = 0; ///< How often a proof was withdrawn.
