@@ -220,7 +220,7 @@ bool BackwardRecord::takes_in(Node* node, variable_list& gradients) {
         recorder_->fail("a gradient of a result is not strided");
         return false;
       }
-      gradient = resolved(gradient);
+      resolve(gradient);
       if (step == pattern.first_step) {
         pattern.layouts[index] = GradientLayout(gradient);
       } else if (!gradient.is_non_overlapping_and_dense()) {

@@ -228,12 +228,11 @@ at::Tensor GradientLayout::applied(const at::Tensor& gradient) const {
       .copy_(dense);
 }
 
-at::Tensor resolved(const at::Tensor& gradient) {
-  if (!gradient.is_conj() && !gradient.is_neg()) {
-    return gradient;
+void resolve(at::Tensor& gradient) {
+  if (gradient.defined() && (gradient.is_conj() || gradient.is_neg())) {
+    const at::NoGradGuard no_grad;
+    gradient = gradient.resolve_conj().resolve_neg();
   }
-  const at::NoGradGuard no_grad;
-  return gradient.resolve_conj().resolve_neg();
 }
 
 int64_t autocast_state() {

@@ -27,9 +27,10 @@ class GradientLayout {
   std::vector<int64_t> strides_;
 };
 
-/// The gradient without lazy conjugation and negation. Where several come
-/// together it depends on their order whether the sum has them.
-at::Tensor resolved(const at::Tensor& gradient);
+/// Carries out a gradient's lazy conjugation and negation, if it is defined and
+/// has them. Where several come together it depends on their order whether the
+/// sum does.
+void resolve(at::Tensor& gradient);
 
 /// Which gradients a backward has and which it needs.
 struct BackwardPattern {

@@ -381,10 +381,11 @@ void ChainState::begin_step(int32_t node, const variable_list& gradients) {
     }
   }
   entered_ = plan_->expects_layouts ? gradients : variable_list();
-  carries_ = std::any_of(
-      carried_.begin(), carried_.end(), [](const at::Tensor& value) {
-        return value.defined();
-      });
+  carries_ = plan_->expects_layouts &&
+      std::any_of(
+                 carried_.begin(), carried_.end(), [](const at::Tensor& value) {
+                   return value.defined();
+                 });
 }
 
 // `begin_step` by the user's code, of the step that begins at `entry`. Nodes
@@ -456,9 +457,7 @@ variable_list ChainState::apply(int32_t node, variable_list&& gradients) {
 
 variable_list ChainState::send(int32_t node, variable_list&& gradients) {
   if (!at::GradMode::is_enabled()) {
-    for (auto& gradient : gradients) {
-      gradient = gradient.defined() ? capture::resolved(gradient) : gradient;
-    }
+    std::for_each(gradients.begin(), gradients.end(), capture::resolve);
   }
   if (autograd::get_current_graph_task_id() != task_) {
     begin(node, gradients);
