@@ -1,4 +1,4 @@
-// An argument of an operator call, looked at where it lies: nothing is boxed.
+// An argument of an operator call, boxed or not, looked at where it lies.
 #pragma once
 
 #include <ATen/core/Generator.h>
@@ -12,6 +12,7 @@
 #include <c10/core/SymIntArrayRef.h>
 #include <c10/util/OptionalArrayRef.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -19,8 +20,8 @@
 
 namespace temper::capture {
 
-/// Made of what LibTorch's operators take, implicitly, as boxing does it. Must
-/// not outlive what it was made of.
+/// Made of what LibTorch's operators take, implicitly, as boxing does it; or of
+/// what is boxed already. Must not outlive what it was made of.
 class ArgumentRef {
  public:
   // NOLINTBEGIN(google-explicit-constructor)
@@ -63,6 +64,15 @@ class ArgumentRef {
       : ArgumentRef(
             value.has_value() ? ArgumentRef(*value) : ArgumentRef(None())) {}
   // NOLINTEND(google-explicit-constructor)
+  explicit ArgumentRef(const c10::IValue& boxed) {
+    if (boxed.isTensor()) {
+      value_ = &boxed.toTensor();
+    } else if (boxed.isNone()) {
+      value_ = None();
+    } else {
+      value_ = &boxed;
+    }
+  }
 
   bool is_none() const {
     return std::holds_alternative<None>(value_);
@@ -72,12 +82,13 @@ class ArgumentRef {
     const auto* value = std::get_if<const at::Tensor*>(&value_);
     return value == nullptr ? nullptr : *value;
   }
-  /// Null if it is no list of integers.
-  const c10::IntArrayRef* ints() const {
-    return std::get_if<c10::IntArrayRef>(&value_);
-  }
+  /// None if it is no list.
+  std::optional<size_t> list_size() const;
+  /// Of a list.
+  ArgumentRef element(size_t index) const;
   /// As `graph::same_constant` of the argument boxed, but false of what has no
-  /// form here: devices, generators, complex and symbolic numbers.
+  /// form here unless it is boxed: devices, generators, complex and symbolic
+  /// numbers.
   bool same(const c10::IValue& constant) const;
 
  private:
@@ -93,7 +104,8 @@ class ArgumentRef {
       int64_t,
       double,
       std::string_view,
-      c10::IntArrayRef>
+      c10::IntArrayRef,
+      const c10::IValue*>
       value_;
 };
 

@@ -85,7 +85,7 @@ bool ShadowRun::is(const at::Tensor& tensor, ValueId value) const {
 bool ShadowRun::match_synthetic(
     const at::Tensor& tensor,
     size_t op_index,
-    std::string* why) {
+    const char** why) {
   const auto& op = trace_.graph.ops[op_index];
   const auto value = op.results[0];
   if (op.op == ops::wrapped_number()) {
@@ -113,7 +113,7 @@ bool ShadowRun::match_synthetic(
 bool ShadowRun::match_tensor(
     const at::Tensor& tensor,
     ValueId expected,
-    std::string* why) {
+    const char** why) {
   if (!tensor.defined() || expected == kNoValue) {
     if (!tensor.defined() && expected == kNoValue) {
       return true;
@@ -136,69 +136,46 @@ bool ShadowRun::match_tensor(
 }
 
 bool ShadowRun::match_operand(
-    const c10::IValue& argument,
+    const ArgumentRef& argument,
     const Operand& operand,
-    std::string* why) {
+    const char** why) {
+  static const at::Tensor undefined;
   const auto slot = [&](size_t k) -> const c10::IValue& {
     return trace_.graph.slots[static_cast<size_t>(operand.slots[k])];
   };
+  const auto* tensor = argument.tensor();
+  const auto given =
+      tensor == nullptr ? !argument.is_none() : tensor->defined();
   switch (operand.kind) {
     case Operand::Kind::kNone:
-      if (!argument.isNone() &&
-          !(argument.isTensor() && !argument.toTensor().defined())) {
-        *why = "an operand was not given in the trace";
-        return false;
-      }
-      return true;
+      *why = "an operand was not given in the trace";
+      return !given;
     case Operand::Kind::kValue:
-      if (!argument.isTensor()) {
-        *why = "an operand is no tensor";
-        return false;
-      }
-      return match_tensor(argument.toTensor(), operand.value, why);
+      *why = "an operand is no tensor";
+      return tensor != nullptr && match_tensor(*tensor, operand.value, why);
     case Operand::Kind::kValueList: {
-      if (!argument.isList()) {
-        *why = "a tensor list was expected";
-        return false;
+      const auto size = argument.list_size();
+      *why = size ? "a tensor list has another length"
+                  : "a tensor list was expected";
+      bool same = size == operand.values.size();
+      for (size_t k = 0; same && k < operand.values.size(); ++k) {
+        const auto* element = argument.element(k).tensor();
+        same = match_tensor(
+            element == nullptr ? undefined : *element, operand.values[k], why);
       }
-      const auto list = argument.toListRef();
-      if (list.size() != operand.values.size()) {
-        *why = "a tensor list has another length";
-        return false;
-      }
-      for (size_t k = 0; k < list.size(); ++k) {
-        const bool same = list[k].isTensor()
-            ? match_tensor(list[k].toTensor(), operand.values[k], why)
-            : match_tensor(at::Tensor(), operand.values[k], why);
-        if (!same) {
-          return false;
-        }
-      }
-      return true;
+      return same;
     }
     case Operand::Kind::kConstant:
-      if (!same_constant(argument, operand.constant)) {
-        *why = "an argument differs";
-        return false;
-      }
-      return true;
+      *why = "an argument differs";
+      return argument.same(operand.constant);
     case Operand::Kind::kSlot:
-      if (!same_constant(argument, slot(0))) {
-        *why = "a number differs";
-        return false;
-      }
-      return true;
+      *why = "a number differs";
+      return argument.same(slot(0));
     case Operand::Kind::kSlotList: {
-      bool same = argument.isList();
-      if (same) {
-        const auto list = argument.toListRef();
-        same = list.size() == operand.slots.size();
-        for (size_t k = 0; same && k < list.size(); ++k) {
-          same = same_constant(list[k], slot(k));
-        }
-      }
-      if (!same) {
-        *why = "numbers differ";
+      *why = "numbers differ";
+      bool same = argument.list_size() == operand.slots.size();
+      for (size_t k = 0; same && k < operand.slots.size(); ++k) {
+        same = argument.element(k).same(slot(k));
       }
       return same;
     }
@@ -209,15 +186,19 @@ bool ShadowRun::match_operand(
   return false;
 }
 
+void ShadowRun::pass_synthetic() {
+  synthetic_from_ = next_;
+  while (next_ < num_ops_ && trace_.ops[next_].info->synthetic) {
+    ++next_;
+  }
+}
+
 bool ShadowRun::match(
     const OpInfo& info,
     const c10::OperatorHandle& op,
     const c10::IValue* arguments,
     std::string* why) {
-  synthetic_from_ = next_;
-  while (next_ < num_ops_ && trace_.ops[next_].info->synthetic) {
-    ++next_;
-  }
+  pass_synthetic();
   if (next_ == num_ops_) {
     *why = "the trace had ended";
     return false;
@@ -232,8 +213,11 @@ bool ShadowRun::match(
     return false;
   }
   for (size_t i = 0; i < info.args.size(); ++i) {
-    if (!match_operand(arguments[i], expected.operands[i], why)) {
-      *why += " (argument '" + op.schema().arguments()[i].name() + "')";
+    const char* what = nullptr;
+    if (!match_operand(
+            ArgumentRef(arguments[i]), expected.operands[i], &what)) {
+      *why = c10::str(
+          what, " (argument '", op.schema().arguments()[i].name(), "')");
       return false;
     }
   }
@@ -298,6 +282,12 @@ const at::Tensor* ShadowRun::viewed(size_t index, const Tensors& tensors)
     }
   }
   return nullptr;
+}
+
+// A view that does not look at an operand's memory, or a constant.
+bool ShadowRun::has_to_run(size_t index, const at::Tensor* viewed) const {
+  const auto& record = trace_.ops[index];
+  return viewed == nullptr && (record.view || record.literal_source);
 }
 
 // What an op gives: an operand itself, a view of `viewed` (as the trace says
@@ -417,7 +407,7 @@ void ShadowRun::handle(
         (*stack)[i].isTensor() ? &(*stack)[i].toTensor() : nullptr);
   }
   const auto* base_of_view = viewed(index, tensors);
-  if (base_of_view == nullptr && (record.view || record.literal_source)) {
+  if (has_to_run(index, base_of_view)) {
     op.redispatchBoxed(below, stack);
     bind_results(expected, op, *stack);
     return;
@@ -425,39 +415,7 @@ void ShadowRun::handle(
   give_shadows(expected, info, tensors, base_of_view, stack);
 }
 
-bool ShadowRun::match_unboxed(
-    const ArgumentRef& argument,
-    const Operand& operand) const {
-  const auto slot = [&](size_t k) -> const c10::IValue& {
-    return trace_.graph.slots[static_cast<size_t>(operand.slots[k])];
-  };
-  const auto* tensor = argument.tensor();
-  switch (operand.kind) {
-    case Operand::Kind::kNone:
-      return tensor == nullptr ? argument.is_none() : !tensor->defined();
-    case Operand::Kind::kValue:
-      return tensor != nullptr && is(*tensor, operand.value);
-    case Operand::Kind::kConstant:
-      return argument.same(operand.constant);
-    case Operand::Kind::kSlot:
-      return argument.same(slot(0));
-    case Operand::Kind::kSlotList: {
-      const auto* ints = argument.ints();
-      bool same = ints != nullptr && ints->size() == operand.slots.size();
-      for (size_t k = 0; same && k < ints->size(); ++k) {
-        same = ArgumentRef((*ints)[k]).same(slot(k));
-      }
-      return same;
-    }
-    case Operand::Kind::kValueList:
-    case Operand::Kind::kObject:
-      return false;
-  }
-  return false;
-}
-
-// As `handle`, of what matches, takes no constant written in the code and needs
-// no op to run.
+// As `handle`, of what matches and needs no op to run.
 bool ShadowRun::handle_unboxed(
     const c10::OperatorHandle& op,
     std::span<const ArgumentRef> arguments,
@@ -467,22 +425,23 @@ bool ShadowRun::handle_unboxed(
   }
   const auto index = next_;
   const auto& expected = trace_.graph.ops[index];
-  const auto& record = trace_.ops[index];
-  if (record.rebinds || record.info->equal) {
+  if (trace_.ops[index].rebinds || trace_.ops[index].info->equal) {
     return false;
   }
+  synthetic_from_ = next_; // It is none.
   Tensors tensors;
   for (size_t i = 0; i < arguments.size(); ++i) {
-    if (!match_unboxed(arguments[i], expected.operands[i])) {
+    const char* why = nullptr;
+    if (!match_operand(arguments[i], expected.operands[i], &why)) {
       return false;
     }
     tensors.push_back(arguments[i].tensor());
   }
   const auto* base_of_view = viewed(index, tensors);
-  if (base_of_view == nullptr && (record.view || record.literal_source)) {
+  if (has_to_run(index, base_of_view)) {
     return false;
   }
-  synthetic_from_ = next_++;
+  ++next_;
   skip_checks();
   for (size_t i = 0; i < results.size(); ++i) {
     results[i] =

@@ -105,28 +105,30 @@ class ShadowRun : public Interceptor {
   /// By argument; null for what is no tensor.
   using Tensors = c10::SmallVector<const at::Tensor*, 8>;
 
+  /// The ops that the trace has next, up to the one that is no constant.
+  void pass_synthetic();
   bool match(
       const OpInfo& info,
       const c10::OperatorHandle& op,
       const c10::IValue* arguments,
       std::string* why);
+  /// Of these, `why` is set if not.
+  bool match_operand(
+      const ArgumentRef& argument,
+      const graph::Operand& operand,
+      const char** why);
   bool match_tensor(
       const at::Tensor& tensor,
       graph::ValueId expected,
-      std::string* why);
-  bool match_operand(
-      const c10::IValue& argument,
-      const graph::Operand& operand,
-      std::string* why);
-  bool match_unboxed(const ArgumentRef& argument, const graph::Operand& operand)
-      const;
-  void skip_checks();
+      const char** why);
   bool match_synthetic(
       const at::Tensor& tensor,
       size_t op_index,
-      std::string* why);
+      const char** why);
+  void skip_checks();
   const OpInfo& info_of(const c10::OperatorHandle& op) const;
   const at::Tensor* viewed(size_t index, const Tensors& tensors) const;
+  bool has_to_run(size_t index, const at::Tensor* viewed) const;
   at::Tensor make_result(
       const graph::Op& op,
       const Tensors& tensors,

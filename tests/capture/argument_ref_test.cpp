@@ -68,11 +68,19 @@ TEST(ArgumentRefTest, EqualsWhatItEqualsBoxed) {
     for (const auto& [other, constant] : all) {
       const bool expected = graph::same_constant(boxed, constant);
       EXPECT_EQ(argument.same(constant), expected) << boxed << " " << constant;
+      EXPECT_EQ(ArgumentRef(boxed).same(constant), expected)
+          << boxed << " " << constant;
       equal += expected ? 1 : 0;
     }
     EXPECT_FALSE(argument.is_none()) << boxed;
     EXPECT_EQ(argument.tensor(), nullptr) << boxed;
-    EXPECT_EQ(argument.ints() != nullptr, boxed.isIntList()) << boxed;
+    EXPECT_EQ(argument.list_size().has_value(), boxed.isList()) << boxed;
+    ASSERT_EQ(argument.list_size(), ArgumentRef(boxed).list_size()) << boxed;
+    for (size_t k = 0; k < argument.list_size().value_or(0); ++k) {
+      const c10::IValue element = boxed.toListRef()[k];
+      EXPECT_TRUE(argument.element(k).same(element)) << boxed << " at " << k;
+      EXPECT_TRUE(ArgumentRef(boxed).element(k).same(element)) << boxed;
+    }
   }
   EXPECT_GT(equal, static_cast<int>(all.size()));
 }
@@ -88,6 +96,13 @@ TEST(ArgumentRefTest, NoneAndTensors) {
   EXPECT_TRUE(ArgumentRef(std::optional<at::Tensor>()).is_none());
   const at::Tensor undefined;
   EXPECT_EQ(ArgumentRef(undefined).tensor(), &undefined);
+  EXPECT_TRUE(ArgumentRef(c10::IValue()).is_none());
+  const c10::IValue boxed = x;
+  EXPECT_EQ(ArgumentRef(boxed).tensor(), &boxed.toTensor());
+  const c10::IValue list = std::vector<at::Tensor>{x, undefined};
+  ASSERT_EQ(ArgumentRef(list).list_size(), 2U);
+  EXPECT_TRUE(ArgumentRef(list).element(0).tensor()->is_same(x));
+  EXPECT_FALSE(ArgumentRef(list).element(1).tensor()->defined());
 }
 
 // What boxed is compared by other means equals nothing, so that it is boxed.
