@@ -249,8 +249,11 @@ class Scenario {
     note("gradient", result);
     if (twice) {
       Tensor sum = torch::zeros({}, torch::kDouble);
-      for (const Tensor& gradient : result) {
+      for (Tensor gradient : result) {
         if (gradient.defined() && gradient.requires_grad()) {
+          if (gradient.is_complex()) {
+            gradient = torch::view_as_real(gradient.resolve_conj());
+          }
           sum = sum + gradient.square().sum().to(torch::kDouble);
         }
       }

@@ -2,6 +2,7 @@
 //
 // A letter for each operand and then for each number:
 //   t any tensor          f floating point      i int64         b bool
+//   q complex
 //   M floating, 2 dims    3 floating, 3 dims    j int64, 1 dim
 //   v floating, 1 dim, as long as the last dimension of operand 0
 //   V, B the same of dimension 1; B wants no gradient, preferably a buffer
@@ -102,6 +103,8 @@ class Chooser {
       case 'b':
         return pick(
             [](const Tensor& t) { return t.scalar_type() == torch::kBool; });
+      case 'q':
+        return pick([](const Tensor& t) { return t.is_complex(); });
       case 'M':
         return rank(2);
       case '3':
@@ -237,6 +240,7 @@ class Chooser {
              torch::kFloat,
              torch::kDouble,
              torch::kBFloat16,
+             torch::kComplexFloat,
              torch::kLong,
              torch::kInt,
              torch::kBool}))));
@@ -294,7 +298,7 @@ class Chooser {
   bool fill(Instruction& now) {
     int64_t dim = 0;
     for (const char letter : std::string_view(all_ops()[now.op].signature)) {
-      constexpr std::string_view kOperands = "tfibM3jvVBcsgxwu";
+      constexpr std::string_view kOperands = "tfibqM3jvVBcsgxwu";
       const bool is_operand = kOperands.find(letter) != std::string_view::npos;
       if (is_operand) {
         const int reg = operand(letter, now.operands);

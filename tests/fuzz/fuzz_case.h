@@ -67,14 +67,15 @@ class Data {
       : generator_(at::make_generator<at::CPUGeneratorImpl>(seed)) {}
 
   Tensor normal(at::IntArrayRef sizes, torch::Dtype dtype) {
-    return torch::randn(sizes, generator_, torch::kFloat).to(dtype);
+    const auto drawn = c10::isComplexType(dtype) ? dtype : torch::kFloat;
+    return torch::randn(sizes, generator_, drawn).to(dtype);
   }
 
   Tensor values(at::IntArrayRef sizes, torch::Dtype dtype) {
     if (dtype == torch::kBool) {
       return torch::randint(0, 2, sizes, generator_, torch::kLong).to(dtype);
     }
-    if (!c10::isFloatingType(dtype)) {
+    if (c10::isIntegralType(dtype, /*includeBool=*/false)) {
       return torch::randint(-5, 20, sizes, generator_, torch::kLong).to(dtype);
     }
     return normal(sizes, dtype);

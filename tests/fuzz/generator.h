@@ -92,6 +92,10 @@ class Generator : private Chooser {
     return result;
   }
 
+  static bool has_gradients(torch::Dtype dtype) {
+    return c10::isFloatingType(dtype) || c10::isComplexType(dtype);
+  }
+
   TensorSpec argument(size_t index) {
     TensorSpec spec;
     spec.dtype = one_of(
@@ -103,13 +107,13 @@ class Generator : private Chooser {
          common_,
          torch::kDouble,
          torch::kBFloat16,
+         torch::kComplexFloat,
          torch::kLong,
          torch::kLong,
          torch::kInt,
          torch::kBool});
     spec.sizes = sizes(chance(3) ? 0 : one_of({1, 2, 2, 2, 2, 3}));
-    const bool floating = c10::isFloatingType(spec.dtype);
-    spec.requires_grad = floating && chance(35);
+    spec.requires_grad = has_gradients(spec.dtype) && chance(35);
     spec.leaf = !spec.requires_grad || chance(75);
     if (!spec.sizes.empty() && !spec.requires_grad) {
       spec.layout = static_cast<TensorSpec::Layout>(
@@ -185,8 +189,8 @@ class Generator : private Chooser {
   void want_leaf() {
     for (auto* list : {&result_.parameters, &result_.arguments}) {
       for (TensorSpec& spec : *list) {
-        if (c10::isFloatingType(spec.dtype) && spec.same_as < 0 &&
-            spec.view_of < 0 && spec.layout == TensorSpec::Layout::kDense) {
+        if (has_gradients(spec.dtype) && spec.same_as < 0 && spec.view_of < 0 &&
+            spec.layout == TensorSpec::Layout::kDense) {
           spec.requires_grad = true;
           return;
         }
@@ -369,6 +373,7 @@ class Generator : private Chooser {
   Case result_;
   const torch::Dtype common_ = random_() % 10 == 0 ? torch::kDouble
       : random_() % 10 == 0                        ? torch::kBFloat16
+      : random_() % 15 == 0                        ? torch::kComplexFloat
                                                    : torch::kFloat;
   const int64_t kA_ = 3 + static_cast<int64_t>(random_() % 3);
   const int64_t kB_ = 2 + static_cast<int64_t>(random_() % 4);

@@ -113,6 +113,33 @@ inline std::vector<OpDef> binary_ops() {
   };
 }
 
+inline std::vector<OpDef> complex_ops() {
+  return {
+      OP("complex", "fs", 2, torch::complex(c.t(0), c.t(1))),
+      OP("view_as_complex",
+         "f",
+         2,
+         torch::view_as_complex(torch::stack({c.t(0), c.t(0).sin()}, -1))),
+      OP("real", "q", 2, torch::real(c.t(0))),
+      OP("imag", "q", 2, torch::imag(c.t(0))),
+      OP("conj", "q", 5, c.t(0).conj()),
+      OP("conj_physical", "q", 1, c.t(0).conj_physical()),
+      OP("resolve_conj", "q", 1, c.t(0).resolve_conj()),
+      OP("resolve_neg", "t", 1, c.t(0).resolve_neg()),
+      OP("view_as_real", "q", 2, torch::view_as_real(c.t(0))),
+      OP("angle", "q", 1, c.t(0).angle()),
+      OP("exp.complex", "q", 1, c.t(0).exp()),
+      OP("mul.complex", "qc", 5, c.t(0) * c.t(1)),
+      OP("mul_.conj", "qs", 2, c.t(0).mul_(c.t(1).conj())),
+      OP("copy_.conj", "qs", 1, c.t(0).copy_(c.t(1).conj())),
+      OP("conj_physical_", "q", 1, c.t(0).conj_physical_()),
+      OP("imag.mul_", "qr", 2, torch::imag(c.t(0)).mul_(c.x(0))),
+      OP("real.copy_", "q", 1, torch::real(c.t(0)).copy_(torch::imag(c.t(0)))),
+      OP("fft_rfft", "f", 1, torch::fft_rfft(c.t(0))),
+      OP("fft_ifft", "q", 1, torch::fft_ifft(c.t(0))),
+  };
+}
+
 inline std::vector<OpDef> factory_ops() {
   return {
       // From floating point through a range that every dtype holds.

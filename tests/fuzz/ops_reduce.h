@@ -110,6 +110,7 @@ inline const std::vector<OpDef>& all_ops() {
     for (const auto& list :
          {unary_ops(),
           binary_ops(),
+          complex_ops(),
           factory_ops(),
           view_ops(),
           index_ops(),

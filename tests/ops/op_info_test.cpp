@@ -10,7 +10,6 @@
 #include "graph/build.h"
 #include "ops/data_dependence.h"
 #include "ops/hidden_writes.h"
-#include "ops/synthetic.h"
 
 namespace temper::ops {
 namespace {
@@ -156,40 +155,6 @@ TEST(HiddenWrites, AreComplete) {
         EXPECT_EQ(!given[i].equal(before[i]), known) << name << ' ' << i;
       }
     }
-  }
-}
-
-TEST(Synthetic, AWrappedNumberPromotesLikeANumber) {
-  torch::jit::Stack stack = {c10::Scalar(2.5)};
-  wrapped_number().callBoxed(stack);
-  const at::Tensor number = stack[0].toTensor();
-  EXPECT_TRUE(number.unsafeGetTensorImpl()->is_wrapped_number());
-  EXPECT_EQ(number.scalar_type(), torch::kDouble);
-  EXPECT_EQ(at::mul(torch::ones({2}), number).scalar_type(), torch::kFloat);
-}
-
-TEST(Synthetic, ALiteralHasItsBytes) {
-  const at::Tensor x = torch::randn({2, 3});
-  torch::jit::Stack stack = {
-      literal_bytes(x),
-      std::vector<int64_t>{2, 3},
-      static_cast<int64_t>(at::kFloat)};
-  literal().callBoxed(stack);
-  EXPECT_TRUE(stack[0].toTensor().equal(x));
-  stack = {"00", std::vector<int64_t>{2}, static_cast<int64_t>(at::kFloat)};
-  EXPECT_THROW(literal().callBoxed(stack), c10::Error);
-}
-
-TEST(Synthetic, ACopyOfMemoryKeepsItsGeometry) {
-  const at::Tensor x = torch::randn({8, 8}).slice(1, 2, 6).slice(0, 0, 8, 2);
-  for (const bool whole : {false, true}) {
-    torch::jit::Stack stack = {x, whole};
-    copy_memory().callBoxed(stack);
-    const at::Tensor copy = stack[0].toTensor();
-    EXPECT_TRUE(copy.equal(x));
-    EXPECT_EQ(copy.strides(), x.strides());
-    EXPECT_FALSE(copy.is_alias_of(x));
-    EXPECT_EQ(copy.storage_offset(), whole ? x.storage_offset() : 0);
   }
 }
 
