@@ -313,6 +313,7 @@ class Generator : private Chooser {
     for (size_t i = 0; i < p.outputs.size(); ++i) {
       if (tensor(p.outputs[i]).is_view()) {
         result_.schedule.roots &= ~(1U << i);
+        result_.schedule.varying_roots = false;
       }
     }
   }
