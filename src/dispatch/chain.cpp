@@ -63,15 +63,18 @@ void connect(
 
 // True iff another value of the graph lies in the same memory.
 bool shares_memory(const graph::Graph& joint, graph::ValueId id) {
-  const auto storage = joint.values[static_cast<size_t>(id)].storage;
+  const auto shares = [&](graph::ValueId other) {
+    return other != id && other != graph::kNoValue &&
+        joint.values[static_cast<size_t>(other)].storage ==
+        joint.values[static_cast<size_t>(id)].storage;
+  };
   return std::any_of(
-      joint.ops.begin(), joint.ops.end(), [&](const graph::Op& op) {
-        return std::any_of(
-            op.results.begin(), op.results.end(), [&](graph::ValueId other) {
-              return other != id && other != graph::kNoValue &&
-                  joint.values[static_cast<size_t>(other)].storage == storage;
-            });
-      });
+             joint.inputs.begin(),
+             joint.inputs.end(),
+             [&](const graph::Input& input) { return shares(input.value); }) ||
+      std::any_of(joint.ops.begin(), joint.ops.end(), [&](const graph::Op& op) {
+           return std::any_of(op.results.begin(), op.results.end(), shares);
+         });
 }
 
 void find_shared(const graph::Graph& joint, Chain::Run& run) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <tuple>
 
 #include "nets.h"
 #include "support/compare.h"
@@ -11,6 +12,7 @@ namespace temper::testing {
 namespace {
 
 using torch::Tensor;
+using Pair = std::tuple<Tensor, Tensor>;
 
 constexpr int kLayouts = 6;
 
@@ -187,6 +189,101 @@ TEST(CasesB, B10_LayoutsOfTheInput) {
   EXPECT_COUNTERS(
       report.total, eager == 0 && traces == 4 && program_calls == 8);
   EXPECT_COUNTERS(report.total, program_backwards == 8);
+}
+
+TEST(CasesB, B10_AGradientInTheMemoryOfSomethingElse) {
+  // Of an argument, a weight, a result, or of another gradient.
+  for (int which = 0; which < 4; ++which) {
+    const auto report = expect_same([which](Trial& run) {
+      auto w = torch::randn({3}).requires_grad_();
+      auto f = run.compile_function([](Tensor x, Tensor v) -> Pair {
+        auto [variance, mean] = at::var_mean(x * v, {0}, true, true);
+        return {torch::tanh(x * v), variance + mean};
+      });
+      for (int i = 0; i < 6; ++i) {
+        auto x = torch::randn({3}).requires_grad_();
+        auto [y, z] = f(x, w);
+        auto g = torch::randn({3});
+        if (i == 0) {
+          g = which == 0 ? x.detach() : which == 1 ? w.detach() : y.detach();
+        }
+        if (which == 3) {
+          auto one = torch::randn({1});
+          torch::autograd::backward(
+              {y, z}, {one.expand({3}), i == 0 ? one : torch::randn({1})});
+        } else {
+          y.backward(g);
+        }
+        run.note_grad("x", x);
+        run.note_grad("w", w);
+      }
+    });
+    EXPECT_COUNTERS(
+        report.total, eager == 0 && traces == 1 && program_calls == 5);
+    EXPECT_COUNTERS(report.total, program_backwards == 5);
+  }
+}
+
+struct Two : torch::autograd::Function<Two> {
+  static torch::autograd::tensor_list forward(
+      torch::autograd::AutogradContext*,
+      Tensor x) {
+    return {x * 2, x * 3};
+  }
+  static torch::autograd::tensor_list backward(
+      torch::autograd::AutogradContext*,
+      torch::autograd::tensor_list gradients) {
+    return {gradients[0] * 2 + gradients[1] * 3};
+  }
+};
+
+TEST(CasesB, B10_OneTensorIsTheGradientOfTwoResultsOfANode) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) -> Pair {
+      auto both = Two::apply(x);
+      return {both[0], both[1]};
+    });
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({3}).requires_grad_();
+      auto [a, b] = f(x);
+      auto g = torch::randn({3});
+      torch::autograd::backward({a, b}, {g, i < 2 ? g : torch::randn({3})});
+      run.note_grad("x", x);
+    }
+  });
+  // Two traces, for a custom backward runs the user's code.
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 2 && program_calls == 4);
+  EXPECT_COUNTERS(report.total, program_backwards == 4);
+}
+
+// A gradient that is a view of another is not added to in place in eager mode,
+// which shows where several strides are the same memory.
+TEST(CasesB, B10_AGradientThatIsAViewOfAnother) {
+  for (const int64_t size : {0, 1, 2}) {
+    const auto report = expect_same([size](Trial& run) {
+      auto f = run.compile_function([](Tensor x) {
+        auto all = x.exp();
+        auto turned = x.t().clone();
+        auto sum = x.sum(); // Its gradient comes first.
+        return std::make_tuple(all, turned, sum);
+      });
+      for (int i = 0; i < 6; ++i) {
+        auto x = torch::randn({size, 4}).requires_grad_();
+        auto [all, turned, sum] = f(x);
+        const auto gradients = torch::autograd::grad(
+            {all, turned * 2, sum * 3},
+            {x},
+            {torch::randn({size, 4}),
+             torch::randn({4, size}),
+             torch::ones({})});
+        run.note("gradient", gradients.at(0));
+      }
+    });
+    EXPECT_COUNTERS(
+        report.total, eager == 0 && traces == 1 && program_calls == 5);
+    EXPECT_COUNTERS(report.total, program_backwards == 5);
+  }
 }
 
 } // namespace
