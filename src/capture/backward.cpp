@@ -35,28 +35,41 @@ using torch::autograd::variable_list;
 constexpr size_t kBucketBytes = 1 << 20;
 std::atomic<size_t> bucket_bytes{kBucketBytes};
 
+// The hooks of one graph, which go with it.
+struct Hold {
+  explicit Hold(std::shared_ptr<BackwardRecord> the_record)
+      : record(std::move(the_record)) {}
+  ~Hold() {
+    record->graph_is_gone();
+  }
+  Hold(const Hold&) = delete;
+  Hold& operator=(const Hold&) = delete;
+
+  const std::shared_ptr<BackwardRecord> record;
+};
+
 struct PreHook : torch::autograd::FunctionPreHook {
-  PreHook(std::shared_ptr<BackwardRecord> the_record, Node* the_node)
-      : record(std::move(the_record)), node(the_node) {}
+  PreHook(std::shared_ptr<Hold> the_hold, Node* the_node)
+      : hold(std::move(the_hold)), node(the_node) {}
   variable_list operator()(const variable_list& gradients) override {
     auto result = gradients;
-    record->before(node, result);
+    hold->record->before(node, result);
     return result;
   }
-  std::shared_ptr<BackwardRecord> record;
+  std::shared_ptr<Hold> hold;
   Node* node;
 };
 
 struct PostHook : torch::autograd::FunctionPostHook {
-  PostHook(std::shared_ptr<BackwardRecord> the_record, Node* the_node)
-      : record(std::move(the_record)), node(the_node) {}
+  PostHook(std::shared_ptr<Hold> the_hold, Node* the_node)
+      : hold(std::move(the_hold)), node(the_node) {}
   variable_list operator()(
       const variable_list& outputs,
       const variable_list& /*inputs*/) override {
-    record->after(node, outputs);
+    hold->record->after(node, outputs);
     return outputs;
   }
-  std::shared_ptr<BackwardRecord> record;
+  std::shared_ptr<Hold> hold;
   Node* node;
 };
 
@@ -131,9 +144,10 @@ std::shared_ptr<BackwardRecord> BackwardRecord::begin(
   record->autograd_ = autograd;
   record->recorder_ = std::move(recorder);
   record->done_ = std::move(done);
+  const auto hold = std::make_shared<Hold>(record);
   for (const auto& [node, place] : record->region_.nodes) {
-    node->add_pre_hook(std::make_unique<PreHook>(record, node));
-    node->add_post_hook(std::make_unique<PostHook>(record, node));
+    node->add_pre_hook(std::make_unique<PreHook>(hold, node));
+    node->add_post_hook(std::make_unique<PostHook>(hold, node));
   }
   return record;
 }
@@ -179,6 +193,12 @@ bool BackwardRecord::abandon() {
   state_ = State::kDone;
   done_ = nullptr;
   return true;
+}
+
+void BackwardRecord::graph_is_gone() {
+  std::vector<at::Tensor> arguments; // Which may take other graphs along.
+  const std::scoped_lock lock(mutex_);
+  arguments = recorder_->take_arguments();
 }
 
 void BackwardRecord::break_off(int task) {
@@ -281,6 +301,11 @@ void BackwardRecord::before(Node* node, variable_list& gradients) {
   last_.user_code = last_.user_code || is_user_code(*node);
   inside_ = true;
   ops_before_ = recorder_->trace().graph.ops.size();
+  values_before_ = recorder_->trace().graph.values.size();
+  objects_before_.clear();
+  if (is_user_code(*node)) {
+    note_objects(objects_before_);
+  }
   for (const auto& gradient : gradients) {
     recorder_->enter(gradient);
   }
@@ -305,6 +330,47 @@ void BackwardRecord::note_reader(Node* node) {
   }
 }
 
+// By graph input.
+void BackwardRecord::note_objects(std::vector<ObjectState>& states) const {
+  const auto& trace = recorder_->trace();
+  for (size_t i = 0; i < trace.bindings.size(); ++i) {
+    const bool tangent = trace.graph.inputs[i].role == graph::Role::kTangent;
+    states.push_back(
+        tangent ? ObjectState()
+                : ObjectState::of(recorder_->tensor_of(trace.bindings[i])));
+  }
+}
+
+// What the code of a node did beside giving gradients ("Scale keeps …"), as a
+// backward of its own inside does: it sets gradients. Empty if nothing.
+std::string BackwardRecord::effect_of(
+    const Node& node,
+    const at::TensorList& gradients) const {
+  const auto& trace = recorder_->trace();
+  std::vector<ObjectState> now;
+  note_objects(now);
+  for (size_t i = 0; i < objects_before_.size(); ++i) {
+    if (const char* what = objects_before_[i].change(now[i])) {
+      return c10::str(
+          node.name(), " ", what, " '", trace.graph.inputs[i].name, "'");
+    }
+  }
+  for (const auto value : recorder_->ledger().alive_values()) {
+    const auto storage = trace.values[static_cast<size_t>(value)].storage;
+    const bool given = std::any_of(
+        gradients.begin(), gradients.end(), [&](const auto& gradient) {
+          return gradient.defined() &&
+              recorder_->ledger().find_storage(gradient) == storage;
+        });
+    if (static_cast<size_t>(value) >= values_before_ && !given) {
+      return node.name() +
+          " keeps a tensor that its backward made (or a gradient that a "
+          "backward inside it left)";
+    }
+  }
+  return "";
+}
+
 void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
   std::unique_lock lock(mutex_);
   if (!inside_) {
@@ -315,6 +381,12 @@ void BackwardRecord::after(Node* node, const at::TensorList& gradients) {
   recorder_->release_memory(gradients);
   inside_ = false;
   note_reader(node);
+  if (is_user_code(*node) && !recorder_->failed()) {
+    if (const auto effect = effect_of(*node, gradients); !effect.empty()) {
+      recorder_->fail(effect);
+      return;
+    }
+  }
   const auto& edges = node->next_edges();
   for (size_t i = 0; i < gradients.size() && i < edges.size(); ++i) {
     if (!edges[i].is_valid() || recorder_->failed() ||

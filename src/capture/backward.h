@@ -15,6 +15,7 @@
 
 #include "capture/autograd_region.h"
 #include "capture/joint.h"
+#include "capture/object_state.h"
 #include "capture/recorder.h"
 #include "capture/results.h"
 
@@ -55,6 +56,9 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   bool threw() const {
     return state_ == State::kThrew;
   }
+  /// No backward can come any more: lets go of the call's arguments, while
+  /// others may keep the trace.
+  void graph_is_gone();
   /// Makes all hooks silent: the trace stays as it is. False, and nothing is
   /// done, while a backward is being recorded or handed over.
   bool abandon();
@@ -96,6 +100,10 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
       torch::autograd::Node* node,
       torch::autograd::variable_list& gradients);
   void note_reader(torch::autograd::Node* node);
+  void note_objects(std::vector<ObjectState>& states) const;
+  std::string effect_of(
+      const torch::autograd::Node& node,
+      const at::TensorList& gradients) const;
 
   std::mutex mutex_;
   std::atomic<State> state_ = State::kWaiting;
@@ -112,6 +120,8 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   std::vector<int32_t> step_ends_; ///< First op after each closed step.
   std::vector<std::vector<int32_t>> step_tangents_;
   size_t ops_before_ = 0; ///< When the node began.
+  size_t values_before_ = 0;
+  std::vector<ObjectState> objects_before_; ///< By graph input, of user code.
   bool inside_ = false;
 };
 

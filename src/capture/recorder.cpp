@@ -179,7 +179,7 @@ void Recorder::end_call(const std::vector<at::Tensor>& results) {
     if (start_versions_[i] >= 0 && (storage.written || storage.rebound)) {
       auto& binding = trace_.bindings[i];
       binding.version_steps =
-          binding.tensor(arguments_)._version() - start_versions_[i];
+          tensor_of(binding)._version() - start_versions_[i];
     }
   }
 }

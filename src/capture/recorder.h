@@ -76,6 +76,10 @@ class Recorder : public Interceptor {
   const Ledger& ledger() const {
     return ledger_;
   }
+  /// Of a graph input that is no tangent.
+  at::Tensor tensor_of(const Binding& binding) const {
+    return binding.tensor(arguments_);
+  }
   /// The user's code runs on this thread from now on, until `pause`: what it
   /// does to memory past operators is noticed.
   void resume();
@@ -95,6 +99,11 @@ class Recorder : public Interceptor {
   /// Keeps this argument's memory and not itself: it has got a history, whose
   /// hooks keep the recorder.
   void let_go_of_argument(int32_t index);
+  /// Nothing will be recorded any more: gives the arguments away.
+  std::vector<at::Tensor> take_arguments() {
+    own_arguments_.clear();
+    return std::exchange(arguments_, {});
+  }
   /// True iff nothing but code outside of ops has filled this value's memory,
   /// or nothing at all.
   bool is_uninitialised(graph::ValueId value) const;

@@ -36,6 +36,8 @@ namespace autograd = torch::autograd;
 
 namespace {
 
+thread_local bool rerunning_here = false;
+
 // Where an edge that leaves the new graph ends: the engine hands out what comes
 // there.
 class End : public autograd::Node {
@@ -152,6 +154,10 @@ Diversion::Diversion(
 
 } // namespace
 
+bool rerunning() {
+  return rerunning_here;
+}
+
 BackwardRerun::BackwardRerun(
     std::shared_ptr<const Plan> plan,
     const std::vector<at::Tensor>& arguments,
@@ -181,7 +187,8 @@ BackwardRerun::BackwardRerun(
                 arguments[static_cast<size_t>(from)].is_same(argument);
           })) {
         const auto edge = autograd::impl::gradient_edge(argument);
-        histories_[i].node = edge.function.get();
+        histories_[i].node =
+            c10::weak_intrusive_ptr<autograd::Node>(edge.function);
         histories_[i].input = edge.input_nr;
       }
     }
@@ -218,7 +225,11 @@ void BackwardRerun::release() {
   changes_.clear();
   arguments_.clear();
   histories_.clear();
-  fallback_ = {};
+  // Backwards that read nothing may still come, and are counted.
+  fallback_.rerun = nullptr;
+  fallback_.check_state = nullptr;
+  fallback_.generator.reset();
+  fallback_.old_contents.clear();
   released_ = true;
 }
 
@@ -278,14 +289,15 @@ std::vector<at::Tensor> BackwardRerun::aliases(bool differentiable) const {
       continue;
     }
     argument = argument.detach();
-    if (!differentiable || (!is_leaf && history.node == nullptr)) {
+    auto node = history.node.lock();
+    if (!differentiable || (!is_leaf && !node)) {
       argument.set_requires_grad(true);
       continue;
     }
     autograd::impl::set_gradient_edge(
         argument,
         is_leaf ? autograd::impl::gradient_edge(arguments_[i])
-                : autograd::Edge(history.node->getptr(), history.input));
+                : autograd::Edge(std::move(node), history.input));
     argument = at::alias(argument);
   }
   return arguments;
@@ -333,6 +345,10 @@ Result BackwardRerun::run_code(const std::vector<at::Tensor>& arguments) {
     generator_->restore();
   }
   const at::ThreadLocalStateGuard as_called(thread_state_);
+  // What is compiled inside gets no nodes of its own: gradients are to leave
+  // the new graph where those of this call do.
+  const bool outer = std::exchange(rerunning_here, true);
+  const auto leave = c10::make_scope_exit([&] { rerunning_here = outer; });
   return fallback_.rerun(arguments);
 }
 

@@ -17,6 +17,9 @@
 
 namespace temper::dispatch {
 
+/// True iff this thread runs the code of a call again.
+bool rerunning();
+
 class BackwardRerun {
  public:
   /// At the call, before its outputs get their history. Keeps what the
@@ -61,11 +64,13 @@ class BackwardRerun {
   std::shared_ptr<const Plan> plan_;
   std::vector<at::Tensor> arguments_; ///< Leaves, or detached aliases.
   /// Of arguments that require grad and are no leaves: where their gradients
-  /// go. The chain's own edges keep these nodes, if gradients go there at all:
-  /// the engine frees long histories without recursion only through edges.
+  /// go. The chain's own edges keep these nodes, as long as gradients can go
+  /// there: the engine frees long histories without recursion only through
+  /// edges.
   struct History {
     bool requires_grad = false;
-    torch::autograd::Node* node = nullptr;
+    c10::weak_intrusive_ptr<torch::autograd::Node> node{
+        c10::intrusive_ptr<torch::autograd::Node>()};
     uint32_t input = 0;
   };
   std::vector<History> histories_;

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "capture/interceptor.h"
+#include "dispatch/backward_rerun.h"
 #include "dispatch/site_impl.h"
 #include "ops/synthetic.h"
 
@@ -434,6 +435,10 @@ Result CallSite::Impl::call_while_waiting(
       /*passing=*/true);
 }
 
+bool inside_another_call() {
+  return capture::capturing() || rerunning();
+}
+
 CallSite::CallSite(
     std::string name,
     SiteOptions options,
@@ -446,8 +451,8 @@ CallSite::CallSite(
 CallSite::~CallSite() = default;
 
 Result CallSite::call(const Call& call, UserCode code, MakeRerun make_rerun) {
-  if (capture::capturing()) {
-    return code(call.tensors); // Part of the call that is being captured.
+  if (inside_another_call()) {
+    return code(call.tensors);
   }
   return impl_->call(call, code, make_rerun);
 }

@@ -30,6 +30,10 @@ struct SiteOptions {
 using Rerun = std::function<Result(const std::vector<at::Tensor>&)>;
 using MakeRerun = c10::function_ref<Rerun()>;
 
+/// True iff this thread is inside a call that is being captured, or run again
+/// for a backward: what is compiled and called there is part of that call.
+bool inside_another_call();
+
 /// Thread-safe. Owned by the compiled module or callable.
 class CallSite {
  public:

@@ -276,7 +276,7 @@ void ChainState::consume(int32_t node, const variable_list& gradients) {
   const auto& traced = plan_->autograd;
   std::vector<bool> readers(consumed_.size());
   if (run_ != kRerun) {
-    readers = plan_->backwards[static_cast<size_t>(run_)].readers;
+    readers = plan_->readers[static_cast<size_t>(run_)];
   } else {
     const auto& entering =
         plan_->chain.nodes[static_cast<size_t>(node)].entering;

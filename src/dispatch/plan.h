@@ -58,8 +58,12 @@ struct Plan {
   /// The backwards that have been seen; another one runs the code again.
   std::vector<capture::RecordedBackward> backwards;
   Chain chain; ///< If differentiable.
+  /// By recorded backward, by autograd node: it visits the node, which reads
+  /// saved data, if not in this backward then in another. Eager's nodes take
+  /// all that they have saved, whichever gradients are asked for.
+  std::vector<std::vector<bool>> readers;
 
-  /// True iff some recorded backward saw this autograd node read saved data.
+  /// True iff this autograd node reads saved data in some recorded backward.
   bool is_reader(size_t node) const;
   /// True iff some recorded backward visited it.
   bool is_visited(size_t node) const;

@@ -60,7 +60,7 @@ void SavedValues::begin(
     const std::vector<bool>* consumed) {
   kept_.assign(private_.size(), consumed == nullptr);
   for (size_t b = 0; b < plan.backwards.size() && consumed != nullptr; ++b) {
-    const auto& readers = plan.backwards[b].readers;
+    const auto& readers = plan.readers[b];
     bool may_come = static_cast<int32_t>(b) != run;
     for (size_t n = 0; n < readers.size() && may_come; ++n) {
       may_come = !readers[n] || !(*consumed)[n];

@@ -245,6 +245,13 @@ std::string CallSite::Impl::complete(Plan& plan, capture::Trace trace) {
   if (plan.differentiable) {
     plan.chain =
         make_chain(graph, plan.autograd, plan.backwards, *plan.artifact);
+    plan.readers.clear();
+    for (const auto& backward : plan.backwards) {
+      auto& readers = plan.readers.emplace_back(backward.visited);
+      for (size_t node = 0; node < readers.size(); ++node) {
+        readers[node] = readers[node] && plan.is_reader(node);
+      }
+    }
   }
   plan.trace = std::make_shared<const capture::Trace>(std::move(trace));
   return "";

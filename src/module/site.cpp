@@ -13,7 +13,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread_object.h"
-#include "capture/interceptor.h"
 #include "codegen/numerics.h"
 #include "dispatch/call_site.h"
 #include "module/backends.h"
@@ -173,8 +172,8 @@ void Site::run_plainly(const std::string& reason) {
   Impl& impl = *impl_;
   impl.called.store(true, std::memory_order_relaxed);
   impl.check_may_run_plainly(options().fullgraph(), reason);
-  if (capture::capturing()) {
-    return; // Part of the call that is being recorded.
+  if (dispatch::inside_another_call()) {
+    return;
   }
   impl.plain.bump(base::Counter::kCalls);
   impl.plain.bump_eager(reason);

@@ -273,6 +273,47 @@ TEST(CasesD, D2_CheckpointDrawsTheSameMask) {
   EXPECT_COUNTERS(report.total, traces == 1 && program_calls == 0);
 }
 
+// The same for code without random numbers: a backward inside that sets
+// gradients, a tensor that is kept.
+struct PlainCheckpoint : torch::autograd::Function<PlainCheckpoint> {
+  static Tensor forward(
+      torch::autograd::AutogradContext* context,
+      const Tensor& x,
+      TwoLayersImpl* net) {
+    context->saved_data["net"] = reinterpret_cast<int64_t>(net);
+    context->save_for_backward({x});
+    return net->forward(x);
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext* context,
+      const torch::autograd::variable_list& gradients) {
+    auto* net =
+        reinterpret_cast<TwoLayersImpl*>(context->saved_data["net"].toInt());
+    const torch::AutoGradMode grad(true);
+    auto x = context->get_saved_variables()[0].detach().requires_grad_();
+    net->forward(x).backward(gradients[0]);
+    return {x.grad(), Tensor()};
+  }
+};
+
+TEST(CasesD, D2_CheckpointWhoseBackwardSetsGradients) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers net;
+    auto f = run.compile_function(
+        [&net](Tensor x) { return PlainCheckpoint::apply(x, net.get()).exp(); },
+        net);
+    for (int i = 0; i < 6; ++i) {
+      net->zero_grad();
+      auto x = torch::randn({3, 4}).requires_grad_();
+      f(x).sum().backward();
+      run.note_grad("x", x);
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total, program_calls == 0 && traces == 1 && eager == 5);
+}
+
 TEST(CasesD, D3_CumulativeAverage) {
   // Without a momentum the average reads num_batches_tracked.
   const auto report = expect_same([](Trial& run) {
