@@ -1,0 +1,185 @@
+// Cases B further: what runs again for a backward, with compiled children, with
+// histories that are gone, and after a backward that released the graph.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "nets.h"
+#include "support/compare.h"
+
+namespace temper::testing {
+namespace {
+
+using torch::Tensor;
+using torch::autograd::grad;
+
+struct ParentImpl : temper::Module<ParentImpl> {
+  TwoLayers child{nullptr};
+  torch::nn::Linear last{nullptr};
+
+  ParentImpl() {
+    reset();
+  }
+  void reset() override {
+    child = register_module("child", TwoLayers());
+    last = register_module("last", torch::nn::Linear(3, 4));
+  }
+  std::vector<Tensor> forward(Tensor x) {
+    const auto h = torch::tanh(last(child(x))) + x;
+    return {h.sin(), h.cos(), h.exp()};
+  }
+};
+TEMPER_MODULE(Parent);
+
+// The child would make nodes of its own, which the gradients of the new run
+// must not end at.
+TEST(CasesB, Reruns_WithACompiledChild) {
+  const auto report = expect_same([](Trial& run) {
+    Parent net;
+    run.compile(net->child);
+    run.compile(net);
+    for (int i = 0; i < 24; ++i) {
+      net->zero_grad();
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto y = net(x);
+      // Twice each, so that some reruns come after others.
+      const auto& result = y[static_cast<size_t>(i / 2 % 3)];
+      if (i % 4 < 2) {
+        result.sum().backward();
+      } else {
+        result.pow(2).sum().backward();
+      }
+      run.note_grad("x", x);
+      run.note_module("net", *net);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 12 && admissions == 1);
+  EXPECT_EQ(report.total.eager_calls.size(), disabled() ? 0 : 1);
+}
+
+TEST(CasesB, Reruns_OfAPartOfTheGradientsWithACompiledChild) {
+  const auto report = expect_same([](Trial& run) {
+    TwoLayers child;
+    run.compile(child);
+    auto f = run.compile_function(
+        [child](Tensor x) mutable { return child(x * 2).sin(); }, child);
+    for (int i = 0; i < 10; ++i) {
+      child->zero_grad();
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto y = f(x);
+      if (i < 4) {
+        y.backward(torch::randn({3, 3}));
+      } else if (i % 3 == 1) {
+        y.sum().backward();
+      } else {
+        y.backward(
+            torch::randn({3, 3}), false, false, {{child->first->weight}});
+      }
+      run.note_grad("x", x);
+      run.note_module("child", *child);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 3 && admissions == 1);
+}
+
+// The node of an argument's history is gone when only that result is left from
+// which nothing leads there.
+TEST(CasesB, Reruns_WhereAnArgumentsHistoryIsGone) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x, Tensor z) {
+      auto h = z * 2;
+      return std::make_tuple(h.sin() * x, h);
+    });
+    auto a = torch::randn({3}).requires_grad_();
+    auto z = torch::randn({3}).requires_grad_();
+    for (int i = 0; i < 4; ++i) {
+      auto [y, h] = f(a * 3, z);
+      (y.sum() + h.pow(2).sum()).backward();
+      run.note_grad("a", a);
+      run.note_grad("z", z);
+    }
+    auto h = std::get<1>(f(a * 3, z));
+    std::vector<Tensor> others; // Where its memory was.
+    for (int i = 0; i < 20; ++i) {
+      others.push_back(a * i);
+    }
+    auto once = grad({(h * h).sum()}, {z}, {}, true, /*create_graph=*/true);
+    run.note("once", once[0]);
+    run.note("twice", grad({once[0].pow(2).sum()}, {z})[0]);
+  });
+  EXPECT_COUNTERS(
+      report.total, traces == 1 && program_calls == 4 && eager == 2);
+}
+
+// A node's saved tensors go with its first backward, whichever gradients that
+// was asked for.
+TEST(CasesB, B4_SecondBackwardThatNeedsNothingSaved) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function(
+        [](Tensor b, Tensor x, Tensor w) { return torch::addmm(b, x, w); });
+    for (int i = 0; i < 20; ++i) {
+      auto b = torch::randn({2}).requires_grad_();
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto w = torch::randn({4, 2}).requires_grad_();
+      auto y = f(b, x, w);
+      auto g = torch::randn({3, 2});
+      const bool whole_first = i % 2 == 0;
+      const auto backward = [&](bool whole) {
+        if (whole) {
+          torch::autograd::backward({y}, {g});
+        } else {
+          run.note("b", grad({y}, {b}, {g})[0]);
+        }
+      };
+      backward(whole_first);
+      if (i >= 12) {
+        run.attempt("again", [&] { backward(!whole_first); });
+        run.attempt("once more", [&] { backward(!whole_first); });
+      }
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, program_backwards >= 10 && admissions == 1);
+}
+
+// Nothing is saved, so there is nothing to release.
+TEST(CasesB, B4_SecondBackwardOfWhatSavesNothing) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) { return (x + 1).t(); });
+    for (int i = 0; i < 6; ++i) {
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto y = f(x);
+      y.backward(torch::randn({4, 3}));
+      run.attempt("again", [&] { y.backward(torch::randn({4, 3})); });
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(report.total, eager == 0 && program_backwards == 10);
+}
+
+// A call without NoGradGuard whose backward never comes keeps nothing alive.
+TEST(CasesB, Reruns_ArgumentsOfTracesWithoutBackwardAreLetGo) {
+  auto f = temper::compile([](Tensor x) { return x.tanh() * 2; });
+  auto w = torch::randn({3}).requires_grad_();
+  for (int size = 1; size < 6; ++size) {
+    for (int calls = 0; calls < 3; ++calls) {
+      auto x = torch::randn({size, 3}) * w;
+      const c10::weak_intrusive_ptr<c10::TensorImpl> argument(
+          x.getIntrusivePtr());
+      const c10::weak_intrusive_ptr<c10::StorageImpl> memory(
+          c10::intrusive_ptr<c10::StorageImpl>::reclaim_copy(
+              x.storage().unsafeGetStorageImpl()));
+      auto y = f(x);
+      x.reset();
+      EXPECT_FALSE(memory.expired()) << "y can't have a backward";
+      y.reset();
+      EXPECT_TRUE(argument.expired()) << "size " << size << ", call " << calls;
+      EXPECT_TRUE(memory.expired()) << "size " << size << ", call " << calls;
+    }
+  }
+}
+
+} // namespace
+} // namespace temper::testing
