@@ -11,6 +11,7 @@
 //    where the real gradients pass.
 #include "dispatch/backward_rerun.h"
 
+#include <ATen/SequenceNumber.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/grad_mode.h>
@@ -400,13 +401,50 @@ void BackwardRerun::note_changed_outputs() {
   }
 }
 
+// A second derivative passes the user's results, whose hooks see it, not those
+// of the run.
+void BackwardRerun::lead_to(
+    const std::vector<c10::intrusive_ptr<autograd::Node>>& results,
+    const autograd::variable_list& gradients) const {
+  std::map<std::pair<autograd::Node*, uint32_t>, size_t> targets;
+  for (size_t o = 0; o < outputs_.size(); ++o) {
+    const auto edge = autograd::impl::gradient_edge(outputs_[o]);
+    targets[{edge.function.get(), edge.input_nr}] = o;
+  }
+  std::unordered_set<autograd::Node*> seen;
+  std::vector<autograd::Node*> stack;
+  for (const auto& gradient : gradients) {
+    if (gradient.defined()) {
+      stack.push_back(gradient.grad_fn().get());
+    }
+  }
+  while (!stack.empty()) {
+    auto* node = stack.back();
+    stack.pop_back();
+    if (node == nullptr || node->sequence_nr() < first_sequence_number_ ||
+        !seen.insert(node).second) {
+      continue;
+    }
+    for (auto& edge : node->next_edges()) {
+      const auto target = targets.find({edge.function.get(), edge.input_nr});
+      if (target == targets.end() || results[target->second] == nullptr) {
+        stack.push_back(edge.function.get());
+      } else {
+        edge = autograd::Edge(results[target->second], 0);
+      }
+    }
+  }
+}
+
 BackwardRerun::Gradients BackwardRerun::gradients(
     const std::vector<int32_t>& entering,
-    const std::vector<at::Tensor>& tangents) {
+    const std::vector<at::Tensor>& tangents,
+    const std::vector<c10::intrusive_ptr<autograd::Node>>& results) {
   const bool differentiable = at::GradMode::is_enabled();
   if (outputs_.empty() || differentiable != differentiable_) {
     outputs_.clear();
     inputs_.clear();
+    first_sequence_number_ = at::sequence_number::peek();
     run(differentiable);
     differentiable_ = differentiable;
   }
@@ -423,27 +461,36 @@ BackwardRerun::Gradients BackwardRerun::gradients(
   Gradients result;
   result.inputs.resize(inputs_.size());
   result.outputs.resize(outputs_.size());
-  const Diversion diversion(inputs_, outputs_);
-  const auto ends = diversion.ends();
-  if (ends.empty()) {
-    return result;
-  }
-  auto gradients = autograd::Engine::get_default_engine().execute(
-      roots,
-      root_gradients,
-      // Where steps overlap a node runs once for each.
-      /*keep_graph=*/plan_->autograd.num_steps > 1 ||
-          autograd::get_current_graph_task_keep_graph(),
-      differentiable,
-      /*accumulate_grad=*/false,
-      ends);
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (gradients[i].defined()) {
-      const auto target = diversion.target(i);
-      (target < inputs_.size() ? result.inputs[target]
-                               : result.outputs[target - inputs_.size()])
-          .push_back(std::move(gradients[i]));
+  autograd::variable_list gradients;
+  {
+    const Diversion diversion(inputs_, outputs_);
+    const auto ends = diversion.ends();
+    if (ends.empty()) {
+      return result;
     }
+    gradients = autograd::Engine::get_default_engine().execute(
+        roots,
+        root_gradients,
+        // Where steps overlap a node runs once for each.
+        /*keep_graph=*/plan_->autograd.num_steps > 1 ||
+            autograd::get_current_graph_task_keep_graph(),
+        differentiable,
+        /*accumulate_grad=*/false,
+        ends);
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      if (gradients[i].defined()) {
+        const auto target = diversion.target(i);
+        (target < inputs_.size() ? result.inputs[target]
+                                 : result.outputs[target - inputs_.size()])
+            .push_back(gradients[i]);
+      }
+    }
+  }
+  if (differentiable) {
+    lead_to(results, gradients);
+    // The new graph leads here now: held from here it would never go.
+    outputs_.clear();
+    inputs_.clear();
   }
   return result;
 }

@@ -40,10 +40,12 @@ class BackwardRerun {
   /// The gradients that come of `tangents`, which enter at `entering` (indices
   /// into `autograd.outputs`), all of one step. Runs the code if this has not
   /// happened in this backward. Throws `temper::Error` where it can't run
-  /// again.
+  /// again. In a backward that makes a graph, what leads to an output in that
+  /// graph leads to its node among `results`, if that is not null.
   Gradients gradients(
       const std::vector<int32_t>& entering,
-      const std::vector<at::Tensor>& tangents);
+      const std::vector<at::Tensor>& tangents,
+      const std::vector<c10::intrusive_ptr<torch::autograd::Node>>& results);
 
   /// Tells the call site that an unknown backward came; with a reason, that
   /// its calls are not to be compiled any more.
@@ -60,6 +62,9 @@ class BackwardRerun {
   void take_outputs(const Result& result);
   void check_inputs() const;
   void note_changed_outputs();
+  void lead_to(
+      const std::vector<c10::intrusive_ptr<torch::autograd::Node>>& results,
+      const torch::autograd::variable_list& gradients) const;
 
   std::shared_ptr<const Plan> plan_;
   std::vector<at::Tensor> arguments_; ///< Leaves, or detached aliases.
@@ -86,6 +91,7 @@ class BackwardRerun {
   // Of the run. A second backward goes through the same graph, so that autograd
   // says whether it may.
   bool differentiable_ = false;
+  uint64_t first_sequence_number_ = 0; ///< Of the run's nodes.
   std::vector<at::Tensor> outputs_; ///< As `autograd.outputs`.
   std::vector<at::Tensor> inputs_; ///< As `autograd.inputs`.
   std::vector<uint32_t> changes_; ///< Of outputs, that the run's have seen.

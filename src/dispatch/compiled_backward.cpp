@@ -404,8 +404,14 @@ void ChainState::rerun_step(
           gradients.begin(), gradients.end(), [](const at::Tensor& gradient) {
             return gradient.defined();
           })) {
+    std::vector<c10::intrusive_ptr<Node>> own_results;
+    for (const auto& each : results) {
+      own_results.push_back(each.lock());
+    }
     sent = rerun_.gradients(
-        chain.nodes[static_cast<size_t>(entry)].entering, gradients);
+        chain.nodes[static_cast<size_t>(entry)].entering,
+        gradients,
+        own_results);
   }
   // Each contribution takes the next edge to its target.
   std::vector<size_t> next_input(sent.inputs.size());

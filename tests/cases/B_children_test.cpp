@@ -113,6 +113,85 @@ TEST(CasesB, Reruns_WhereAnArgumentsHistoryIsGone) {
       report.total, traces == 1 && program_calls == 4 && eager == 2);
 }
 
+// Hooks, retain_grad() and grad() of a result see the second derivatives that
+// reach it, although these go through the graph of the new run.
+TEST(CasesB, Reruns_SecondDerivativesReachTheResults) {
+  for (int way = 0; way < 4; ++way) {
+    const auto report = expect_same(
+        [way](Trial& run) {
+          auto f = run.compile_function([](Tensor x) {
+            auto h = torch::tanh(x);
+            auto inside = h * 3; // Through which a part reaches h.
+            return std::make_tuple(h, inside.sin() * h);
+          });
+          for (int i = 0; i < 7; ++i) {
+            auto x = torch::randn({3}, torch::kDouble).requires_grad_();
+            auto [h, y] = f(x);
+            if (i < 4) {
+              (h.sum() + y.pow(2).sum()).backward();
+              run.note_grad("x", x);
+              continue;
+            }
+            if (way == 0) {
+              h.retain_grad();
+            } else if (way == 1) {
+              h.register_hook([](const Tensor& g) { return g * 10; });
+              y.register_hook([](const Tensor& g) { return g * 7; });
+            }
+            auto first = grad(
+                {y.sum() + h.sum()}, {x}, {}, true, /*create_graph=*/true)[0];
+            run.note("first", first);
+            if (way == 2) {
+              auto both = grad({first.pow(2).sum()}, {h, x}, {}, true);
+              run.note("h", both[0]);
+              run.note("x", both[1]);
+            } else if (way == 3) {
+              auto second = grad(
+                  {first.pow(2).sum()}, {x}, {}, true, /*create_graph=*/true);
+              second[0].sum().backward();
+            } else {
+              (first.pow(2).sum() + y.sum()).backward();
+            }
+            run.note_grad("x", x);
+            run.note_grad("h", h);
+          }
+        },
+        {{1e-13, 1e-13},
+         "the parts of a second derivative are added in another order"});
+    EXPECT_COUNTERS(
+        report.total, traces == 1 && program_calls >= 4 && eager >= 3);
+  }
+}
+
+// The graph that a differentiable backward makes goes with its gradients.
+TEST(CasesB, Reruns_GraphsOfSecondDerivativesAreFreed) {
+  for (int i = 0; i < 2; ++i) {
+    auto f = temper::compile([](Tensor x) {
+      auto h = torch::tanh(x);
+      return std::make_tuple(h, (h * 3).sin());
+    });
+    for (int k = 0; k < 5; ++k) {
+      auto x = torch::randn({3}).requires_grad_();
+      const c10::weak_intrusive_ptr<c10::TensorImpl> argument(
+          x.getIntrusivePtr());
+      {
+        auto [h, y] = f(x);
+        auto loss = y.sum() + h.sum();
+        if (k < 4) {
+          loss.backward();
+        } else {
+          auto g = grad({loss}, {x}, {}, true, /*create_graph=*/true)[0];
+          if (i == 1) {
+            g.sum().backward();
+          }
+        }
+      }
+      x.reset();
+      EXPECT_TRUE(argument.expired()) << "call " << k;
+    }
+  }
+}
+
 // A node's saved tensors go with its first backward, whichever gradients that
 // was asked for.
 TEST(CasesB, B4_SecondBackwardThatNeedsNothingSaved) {
