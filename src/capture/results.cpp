@@ -1,6 +1,7 @@
 // Planning a call's results.
 #include "capture/results.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -83,16 +84,20 @@ bool find_chain(
   }
 }
 
-// By value: an op of the forward takes it as an operand.
-std::vector<bool> operands_of(const graph::Graph& graph) {
+// By value: an op of the forward takes it as an operand, in grad mode.
+std::vector<bool> operands_of(const Trace& trace) {
+  const auto& graph = trace.graph;
   std::vector<bool> result(graph.values.size());
   const auto note = [&](ValueId id) {
     if (id != kNoValue) {
       result[static_cast<size_t>(id)] = true;
     }
   };
-  for (const auto& op : graph.ops) {
-    for (const auto& operand : op.operands) {
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    if (!trace.ops[i].grad_mode) {
+      continue;
+    }
+    for (const auto& operand : graph.ops[i].operands) {
       note(operand.value);
       std::for_each(operand.values.begin(), operand.values.end(), note);
     }
@@ -161,7 +166,7 @@ std::vector<ResultPlan> plan_results(
     }
   }
   const auto made = producers(graph);
-  const auto is_operand = operands_of(graph);
+  const auto is_operand = operands_of(trace);
   for (size_t i = 0; i < results.size(); ++i) {
     const auto& result = results[i];
     auto& plan = plans[i];
@@ -235,6 +240,13 @@ std::vector<ResultPlan> plan_results(
           return value != kNoValue &&
               trace.values[static_cast<size_t>(value)].storage == storage;
         }) > 1;
+    if (is_inside && at::has_internal_overlap(result) == at::MemOverlap::Yes) {
+      // Autograd could not follow a write to a part of it.
+      recorder.fail(
+          "a result is an expanded view, and something else is computed from "
+          "it");
+      return plans;
+    }
     if (is_inside && shares) {
       recorder.fail(
           "a result is a view of another's memory, and something else is "

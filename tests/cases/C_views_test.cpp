@@ -66,6 +66,55 @@ TEST(CasesC, C1_AViewFromWhichTheRestIsComputed) {
   }
 }
 
+// What is computed without a graph sends nothing back.
+TEST(CasesC, C1_AViewFromWhichTheRestIsComputedWithoutAGraph) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto v = (x * 2).sum(0, true).expand({3, 4});
+      const torch::NoGradGuard no_grad;
+      return std::make_tuple(v - 1, v, x.t().exp());
+    });
+    for (int i = 0; i < 8; ++i) {
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto v = std::get<1>(f(x));
+      if (i % 2 == 1) {
+        v.select(0, 0).add_(1);
+      }
+      v.backward(torch::randn({3, 4}));
+      run.note("v", v);
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_backwards == 7);
+}
+
+TEST(CasesC, C1_AnExpandedViewFromWhichTheRestIsComputed) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto v = x.sum(0, true).expand({3, 4});
+      return std::make_tuple(v, v.exp());
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::randn({3, 4}).requires_grad_();
+      auto [v, rest] = f(x);
+      if (i % 2 == 1) {
+        v.select(0, 0).add_(1);
+      }
+      (v.sum() + rest.sum()).backward();
+      run.note("v", v);
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total,
+      reasons ==
+          Reasons{
+              {"a result is an expanded view, and something else is computed "
+               "from it",
+               4}});
+}
+
 // Where both can't be, the call is eager and says so.
 TEST(CasesC, C1_ViewsOfOthersFromWhichMoreIsComputed) {
   const auto of_input = use_view_and_rest([](Tensor x) {
