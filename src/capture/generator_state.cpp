@@ -15,6 +15,9 @@ at::CPUGeneratorImpl& default_generator() {
 
 } // namespace
 
+const char* const kGeneratorTouched =
+    "random numbers were drawn or seeded outside of tensor ops";
+
 GeneratorState GeneratorState::current() {
   auto& generator = default_generator();
   std::scoped_lock lock(generator.mutex_);

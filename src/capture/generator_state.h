@@ -8,6 +8,9 @@
 
 namespace temper::capture {
 
+/// Why a call in which somebody did that is not compiled.
+extern const char* const kGeneratorTouched;
+
 struct GeneratorState {
   at::mt19937_data_pod engine;
   std::optional<float> next_float;

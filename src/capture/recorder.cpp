@@ -430,7 +430,7 @@ void Recorder::handle_op(
   at::Tensor rebound;
   if (!failed() && collect(op, info, stack->data() + base, recorded)) {
     if (info.rng && generator_touched()) {
-      fail("random numbers were drawn or seeded outside of tensor ops");
+      fail(kGeneratorTouched);
     }
     if (capture::op_info(recorded.op).absolute_view) {
       if (const char* whose = free_offset(recorded)) {

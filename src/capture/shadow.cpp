@@ -26,6 +26,9 @@ ShadowRun::ShadowRun(
       arguments_(trace, arguments),
       ledger_(trace),
       num_ops_(static_cast<size_t>(trace.graph.num_forward_ops)) {
+  if (trace.rng) {
+    generator_ = GeneratorState::current();
+  }
   inputs_.resize(trace.bindings.size());
   for (size_t i = 0; i < trace.bindings.size(); ++i) {
     const auto& binding = trace.bindings[i];

@@ -14,11 +14,13 @@
 #include <c10/util/SmallVector.h>
 
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "capture/argument_ref.h"
+#include "capture/generator_state.h"
 #include "capture/interceptor.h"
 #include "capture/ledger.h"
 #include "capture/recorder.h"
@@ -89,11 +91,14 @@ class ShadowRun : public Interceptor {
     return materialised_;
   }
   /// Why the code has to start again, on the arguments as they were: an
-  /// operator of another library returned other sizes than in the trace. Every
-  /// further op throws. Empty if it has not.
+  /// operator of another library returned other sizes than in the trace, or
+  /// `generator_touched`. Every further op throws. Empty if it has not.
   const std::string& refused() const {
     return refused_;
   }
+  /// True iff somebody seeded or drew from the default generator behind
+  /// operators, which may have drawn before that: they have not run yet.
+  bool generator_touched() const;
   /// After a materialised run: see `ShadowArguments::give_back`.
   std::string give_back() {
     return arguments_.give_back();
@@ -153,6 +158,7 @@ class ShadowRun : public Interceptor {
   const Trace& trace_;
   ShadowArguments arguments_;
   Ledger ledger_;
+  std::optional<GeneratorState> generator_; ///< At the start, if ops draw.
   size_t num_ops_; ///< Of the trace's forward part.
   std::vector<std::pair<at::Tensor, int64_t>> versions_; ///< To restore.
   std::vector<ObjectState> inputs_; ///< Of watched graph inputs, at the start.

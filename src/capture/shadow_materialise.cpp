@@ -38,12 +38,20 @@ bool is_foreign(const OpRecord& record) {
 
 } // namespace
 
+bool ShadowRun::generator_touched() const {
+  return generator_ && !(*generator_ == GeneratorState::current());
+}
+
 bool ShadowRun::materialise(const std::string& why) {
   if (materialised_) {
     return refused_.empty();
   }
   materialised_ = true;
   divergence_ = why;
+  if (generator_touched()) {
+    refused_ = kGeneratorTouched;
+    return false;
+  }
   const NoInterceptScope quiet;
   OldContents before;
   if (std::any_of(

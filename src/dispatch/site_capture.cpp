@@ -21,6 +21,8 @@
 namespace temper::dispatch {
 namespace {
 
+constexpr const char* kDiffers = "differs from call to call: ";
+
 using graph::kNoValue;
 
 // How the user's code runs under capture: TorchScript children interpret their
@@ -203,7 +205,7 @@ std::string Tracing::disturbance(const Signature& signature) const {
     return std::string(capture::kRawAccess) + ", by a thread";
   }
   if (recorder->generator_touched()) {
-    return "random numbers were drawn or seeded outside of tensor ops";
+    return capture::kGeneratorTouched;
   }
   for (auto change :
        {objects.change(), objects.unrecorded_write(recorder->trace())}) {
@@ -433,7 +435,7 @@ bool CallSite::Impl::diverged(
     bool perhaps_disturbed) {
   // First, since what follows may throw.
   const auto& first = run.materialised() ? run.divergence() : why;
-  const auto reason = "differs from call to call: " + first;
+  const auto reason = kDiffers + first;
   TEMPER_LOG(kShadow, "'", name, "' diverged from its trace: ", first);
   if (perhaps_disturbed) {
     disturbed(signature, why);
@@ -479,7 +481,7 @@ std::string CallSite::Impl::difference(
   }
   disturbance = true;
   if (!(generator == capture::GeneratorState::current())) {
-    return "random numbers were drawn or seeded outside of tensor ops";
+    return capture::kGeneratorTouched;
   }
   const auto change = run.object_change(plan.rewritten);
   return change.empty() ? state_change(signature) : change;
@@ -533,6 +535,9 @@ Result CallSite::Impl::shadow(
     run.restore();
     generator.restore();
     stopwatch.reset();
+    if (reason == capture::kGeneratorTouched) { // Once, or by another thread.
+      return run_eager(call, code, kDiffers + reason, /*passing=*/true);
+    }
     give_up(*signature, reason);
     return run_eager(call, code, reason, /*passing=*/true);
   };
@@ -565,7 +570,7 @@ Result CallSite::Impl::shadow(
     if (!diverged(*signature, run, why, disturbance)) {
       return start_again(run.refused());
     }
-    counters.bump_eager("differs from call to call: " + why);
+    counters.bump_eager(kDiffers + why);
     for (auto& tensor : result.tensors) {
       if (tensor.defined()) {
         tensor = run.original(tensor);
