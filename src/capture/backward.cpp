@@ -203,8 +203,16 @@ void BackwardRecord::graph_is_gone() {
 
 void BackwardRecord::break_off(int task) {
   const std::scoped_lock lock(mutex_);
-  if (state_ == State::kRecording && task == task_) {
-    state_ = State::kThrew;
+  if (state_ != State::kRecording || task != task_) {
+    return;
+  }
+  state_ = State::kThrew;
+  if (inside_) { // The node threw: its post hook was not called.
+    inside_ = false;
+    if (current_interceptor() == recorder_.get()) {
+      end_intercept();
+    }
+    recorder_->pause();
   }
 }
 

@@ -40,6 +40,9 @@ class Interceptor {
 /// is intercepted.
 void call_parts(const c10::OperatorHandle& op, torch::jit::Stack* stack);
 
+/// What this thread's ops go to; null if they are not intercepted.
+Interceptor* current_interceptor();
+
 /// True iff this thread's ops are being captured (so that a compiled module
 /// called now is part of that capture).
 bool capturing();

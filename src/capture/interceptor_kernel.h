@@ -8,9 +8,6 @@ namespace temper::capture {
 /// The key that temper intercepts. In LibTorch 2.15 nothing else uses it.
 inline constexpr c10::DispatchKey kKey = c10::DispatchKey::Fake;
 
-/// The thread's interceptor; null if none.
-Interceptor* current_interceptor();
-
 /// The kernel of every op: gives it to the interceptor.
 void intercept(
     const c10::OperatorHandle& op,

@@ -308,9 +308,8 @@ Result CallSite::Impl::call(
   const auto global = GlobalState::current();
   auto signature = find(global, call);
   if (signature) {
-    if (signature->tier.load(std::memory_order_acquire) == Tier::kAdmitted) {
-      return run_plan_of(
-          signature, signature->plan.load(), call, code, make_rerun);
+    if (const auto plan = signature->admitted()) {
+      return run_plan_of(signature, plan, call, code, make_rerun);
     }
   }
   if (!signature || is_due(*signature)) {
@@ -323,26 +322,29 @@ Result CallSite::Impl::call(
       signature->calls_to_next_trace = signature->patience;
     }
   }
-  switch (signature->tier.load(std::memory_order_acquire)) {
-    case Tier::kAdmitted:
-      return run_plan_of(
-          signature, signature->plan.load(), call, code, make_rerun);
-    case Tier::kReady:
-      return shadow(signature, call, code, make_rerun);
-    case Tier::kNew:
-      return trace(signature, call, code);
-    case Tier::kEager: {
-      std::string reason;
-      {
-        const std::scoped_lock lock(signature->mutex);
-        reason = signature->reason;
+  for (;;) {
+    switch (signature->tier.load(std::memory_order_acquire)) {
+      case Tier::kAdmitted:
+        if (const auto plan = signature->admitted()) {
+          return run_plan_of(signature, plan, call, code, make_rerun);
+        }
+        continue; // Another thread has just changed it.
+      case Tier::kReady:
+        return shadow(signature, call, code, make_rerun);
+      case Tier::kNew:
+        return trace(signature, call, code);
+      case Tier::kEager: {
+        std::string reason;
+        {
+          const std::scoped_lock lock(signature->mutex);
+          reason = signature->reason;
+        }
+        return run_eager(call, code, reason);
       }
-      return run_eager(call, code, reason);
+      case Tier::kWaiting:
+        return call_while_waiting(signature, call, code, make_rerun);
     }
-    case Tier::kWaiting:
-      break;
   }
-  return call_while_waiting(signature, call, code, make_rerun);
 }
 
 // A traced call's backward has not come, or may not have been the last one.
@@ -368,6 +370,7 @@ Result CallSite::Impl::call_while_waiting(
   Way way = Way::kEager;
   std::shared_ptr<capture::BackwardRecord> record;
   std::shared_ptr<const Plan> traced;
+  std::shared_ptr<const Plan> proved;
   {
     const std::scoped_lock lock(signature->mutex);
     const bool threw = signature->waiting && signature->waiting->threw();
@@ -377,7 +380,8 @@ Result CallSite::Impl::call_while_waiting(
          signature->waiting->abandon());
     if (signature->tier != Tier::kWaiting) {
       // Another thread has gone on.
-    } else if (signature->plan.load() && signature->proved) {
+    } else if (proved = signature->plan.load();
+               proved != nullptr && signature->proved) {
       way = Way::kPlan;
       if (gone) {
         record = std::move(signature->waiting);
@@ -399,8 +403,7 @@ Result CallSite::Impl::call_while_waiting(
     case Way::kTrace:
       return trace(signature, call, code);
     case Way::kPlan:
-      return run_plan_of(
-          signature, signature->plan.load(), call, code, make_rerun);
+      return run_plan_of(signature, proved, call, code, make_rerun);
     case Way::kForwardAlone:
       compile(
           *signature,

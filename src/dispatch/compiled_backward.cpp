@@ -522,6 +522,7 @@ variable_list ChainState::send(int32_t node, variable_list&& gradients) {
         });
     if (over) {
       rerun_.release();
+      saved_ = {};
     }
   }
   return result;
@@ -550,8 +551,8 @@ variable_list ChainState::run_program(int32_t node, variable_list&& gradients) {
   const auto& program =
       plan.artifact->segments[static_cast<size_t>(work.segment)];
   std::vector<at::Tensor> inputs;
-  inputs.reserve(
-      program.saved.size() + work.tangents.size() + program.carried_in.size());
+  // Where the program's own values will lie, too.
+  inputs.reserve(static_cast<size_t>(program.program->num_registers));
   for (const auto saved : program.saved) {
     inputs.push_back(saved_.take(run, saved, node));
   }

@@ -110,11 +110,12 @@ bool runs_hooks(
 std::optional<std::vector<at::Tensor>> run_plan(
     const std::shared_ptr<const Plan>& plan_pointer,
     const std::vector<at::Tensor>& arguments,
-    const std::function<BackwardFallback()>& make_fallback) {
+    c10::function_ref<BackwardFallback()> make_fallback) {
   const auto& plan = *plan_pointer;
   using Kind = capture::ResultPlan::Kind;
   std::vector<at::Tensor> inputs;
-  inputs.reserve(plan.forward_inputs.size());
+  // Where the program's own values will lie, too.
+  inputs.reserve(static_cast<size_t>(plan.artifact->forward->num_registers));
   for (const auto input : plan.forward_inputs) {
     inputs.push_back(input_tensor(plan, input, arguments));
   }

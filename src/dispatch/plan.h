@@ -109,6 +109,6 @@ bool runs_hooks(
 std::optional<std::vector<at::Tensor>> run_plan(
     const std::shared_ptr<const Plan>& plan,
     const std::vector<at::Tensor>& arguments,
-    const std::function<BackwardFallback()>& make_fallback);
+    c10::function_ref<BackwardFallback()> make_fallback);
 
 } // namespace temper::dispatch

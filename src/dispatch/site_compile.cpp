@@ -288,9 +288,14 @@ void CallSite::Impl::compile(
     return;
   }
   const std::scoped_lock lock(signature.mutex);
-  signature.plan.store(std::move(plan));
   signature.proved = proved_at == signature.doubts;
-  go_to(signature, signature.proved ? Tier::kAdmitted : Tier::kReady);
+  if (!signature.proved) {
+    go_to(signature, Tier::kReady); // See `Signature::admitted`.
+  }
+  signature.plan.store(std::move(plan));
+  if (signature.proved) {
+    go_to(signature, Tier::kAdmitted);
+  }
 }
 
 void CallSite::Impl::finish_backward(

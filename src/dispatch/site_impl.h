@@ -60,6 +60,14 @@ struct Signature {
   /// The plan that calls run, if the tier is kReady or kAdmitted.
   std::atomic<std::shared_ptr<const Plan>> plan;
 
+  /// That plan if it is admitted, else null. A plan that is not proved comes
+  /// after the tier has told so: hence this order.
+  std::shared_ptr<const Plan> admitted() const {
+    auto found = plan.load();
+    return tier.load(std::memory_order_acquire) == Tier::kAdmitted ? found
+                                                                   : nullptr;
+  }
+
   std::mutex mutex; ///< Guards what follows.
   std::string reason; ///< Of kEager.
   /// A shadowed call has matched the forward of `plan`.

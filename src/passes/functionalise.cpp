@@ -167,6 +167,10 @@ class Functionaliser {
           " changes sizes, strides or storage of a tensor");
     }
     if (returns_operands(op)) {
+      if (info.foreign) { // It may do something beside.
+        throw Unsupported(
+            graph::op_name(op.op) + " returns a tensor that it was given");
+      }
       return;
     }
     Op copy{op.op, {}, {}, {}};

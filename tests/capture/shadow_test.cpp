@@ -211,8 +211,8 @@ Tensors program(const World& world, const Tensors& a, Steps& step) {
         y.index_select(0, torch::tensor(std::vector<int64_t>{2, 0})) *
         world.steps.narrow(0, 0, 2));
     u.unsqueeze_(0);
-    u = step(u.expand({3, 2}));
     step(torch::cat({u, u.detach()}));
+    u = step(u.expand({3, 2}));
     return {u, y, h.t(), a[2], a[0], step(a[1].view({-1}))};
   } catch (const Stop&) {
     return {step.last(), a[2]};

@@ -252,7 +252,7 @@ TEST(CasesB, Reruns_ArgumentsOfTracesWithoutBackwardAreLetGo) {
               x.storage().unsafeGetStorageImpl()));
       auto y = f(x);
       x.reset();
-      EXPECT_FALSE(memory.expired()) << "y can't have a backward";
+      EXPECT_TRUE(disabled() || !memory.expired()) << "y has no backward";
       y.reset();
       EXPECT_TRUE(argument.expired()) << "size " << size << ", call " << calls;
       EXPECT_TRUE(memory.expired()) << "size " << size << ", call " << calls;

@@ -51,6 +51,7 @@ TORCH_LIBRARY(temper_cases, library)
   library.def("scale_and_shift_(Tensor(a!) x, float by) -> Tensor(a!)");
   library.def("threaded(Tensor x) -> Tensor");
   library.def("halves(Tensor(a) x) -> (Tensor(a), Tensor(a))");
+  library.def("mark(Tensor(a) x) -> Tensor(a)");
   library.def("parts(Tensor x, int n) -> Tensor[]");
   library.def("both(Tensor x) -> (Tensor, int)");
   library.def("positive(Tensor x) -> Tensor");
@@ -93,6 +94,10 @@ TORCH_LIBRARY_IMPL(temper_cases, CPU, library) {
     const auto half = x.size(0) / 2;
     return std::make_tuple(
         x.narrow(0, 0, half), x.narrow(0, half, x.size(0) - half));
+  });
+  library.impl("mark", [](const Tensor& x) {
+    ++kernel_runs;
+    return x;
   });
   library.impl("parts", [](const Tensor& x, int64_t n) {
     std::vector<Tensor> parts;
@@ -178,6 +183,25 @@ TEST(CasesH, Operators_ThatWriteOrGiveViews) {
     }
   });
   EXPECT_COUNTERS(report.total, eager == 0 && program_calls == 5);
+}
+
+// It can't be left out, as aten::contiguous can.
+TEST(CasesH, Operators_ThatReturnWhatTheyWereGiven) {
+  const auto report = expect_same([](Trial& run) {
+    static const auto mark = op<Tensor(const Tensor&)>("temper_cases::mark");
+    auto f = run.compile_function(
+        [](Tensor x) { return mark.call(x.contiguous() * 2) + 1; });
+    kernel_runs = 0;
+    for (int i = 0; i < 6; ++i) {
+      run.note("y", f(torch::randn({3})));
+      run.note("runs", kernel_runs);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total,
+      reasons ==
+          Reasons{
+              {"temper_cases::mark returns a tensor that it was given", 5}});
 }
 
 TEST(CasesH, Operators_WithListsAndNumbers) {

@@ -38,8 +38,7 @@ struct SavedValuesTest : testing::Test {
     // 0 the private one alone. Of the call's two autograd nodes each backward
     // reads what one has saved.
     plan.backwards.resize(2);
-    plan.backwards[0].readers = {true, false};
-    plan.backwards[1].readers = {false, true};
+    plan.readers = {{true, false}, {false, true}};
     plan.chain.runs.resize(2);
     plan.chain.runs[0].last_reader = {1, 1, 0, 0};
     plan.chain.runs[1].last_reader = {0, -1, -1, -1};
