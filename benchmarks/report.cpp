@@ -33,7 +33,15 @@ std::string fixed(double value, int digits) {
 } // namespace
 
 const char* name_of(Mode mode) {
-  return mode == Mode::kInfer ? "infer" : "train";
+  switch (mode) {
+    case Mode::kInfer:
+      return "infer";
+    case Mode::kTrain:
+      return "train";
+    case Mode::kOpt:
+      break;
+  }
+  return "opt";
 }
 
 Row make_row(
@@ -123,7 +131,8 @@ nlohmann::json to_json(const Row& row) {
       {"peer", "eager"},
       {"us_temper", median(row.temper)},
       {"us_peer", median(row.peer)},
-      {"ratio", median_ratio(row.peer, row.temper)},
+      {"ratio", median(row.peer) / median(row.temper)},
+      {"ratio_of_rounds", median_ratio(row.peer, row.temper)},
       {"min_us_temper", minimum(row.temper)},
       {"min_us_peer", minimum(row.peer)},
       {"rounds", row.temper.size()},

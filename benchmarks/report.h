@@ -14,9 +14,9 @@
 
 namespace bench {
 
-enum class Mode { kInfer, kTrain };
+enum class Mode { kInfer, kTrain, kOpt };
 
-/// "infer" or "train".
+/// "infer", "train", or "opt" (a step of an optimizer).
 const char* name_of(Mode mode);
 
 /// One measurement of temper against eager LibTorch.
@@ -48,8 +48,10 @@ void require_programs(const Row& row);
 void print_header(std::ostream& out);
 void print(std::ostream& out, const Row& row);
 
-/// The row as an object. `us_temper` and `us_peer` are medians, `ratio` is the
-/// median of the rounds' ratios, peer / temper: above 1, temper is faster.
+/// The row as an object. `us_temper` and `us_peer` are medians, `ratio` is peer
+/// / temper of these: above 1, temper is faster. `ratio_of_rounds` is the
+/// median of the rounds' ratios, in which a drift of the machine's speed
+/// cancels out.
 nlohmann::json to_json(const Row& row);
 
 /// Microseconds with three digits or so: "0.93", "12.4", "1234".
