@@ -3,6 +3,9 @@
 #include <torch/torch.h>
 
 #include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "codegen/backend.h"
 #include "codegen/compile_aten.h"
@@ -13,6 +16,7 @@
 #include "runtime/artifact_store.h"
 #include "support/raw_builder.h"
 #include "support/run_artifact.h"
+#include "temper/error.h"
 
 namespace temper::codegen {
 namespace {
@@ -114,7 +118,24 @@ TEST(Backends, AreFoundByNameAndBuiltInOnesStay) {
   register_backend("mine", &compile_aten);
   EXPECT_TRUE(find_backend("mine"));
   EXPECT_EQ(backend_names(), (std::vector<std::string>{"aten", "mine"}));
-  EXPECT_THROW(register_backend("aten", &compile_aten), c10::Error);
+  const auto error_of = [](const std::string& name, Backend backend) {
+    try {
+      register_backend(name, std::move(backend));
+    } catch (const temper::Error& error) {
+      return std::string(error.what_without_backtrace());
+    }
+    return std::string("no error");
+  };
+  for (const std::string name : {"aten", "eager"}) {
+    EXPECT_EQ(
+        error_of(name, &compile_aten),
+        "temper: backend '" + name +
+            "' is built in and can't be replaced; register yours under another "
+            "name");
+  }
+  EXPECT_EQ(
+      error_of("mine", nullptr), "temper: backend 'mine' is an empty function");
+  EXPECT_TRUE(find_backend("mine")); // The first one stays.
 }
 
 } // namespace

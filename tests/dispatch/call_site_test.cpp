@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <string>
 #include <vector>
 
 #include "base/counters.h"
 #include "codegen/backend.h"
 #include "codegen/compile_aten.h"
+#include "temper/error.h"
 
 namespace temper::dispatch {
 namespace {
@@ -58,6 +60,42 @@ TEST(CallSite, TellsTheBackendItsNumerics) {
           Numerics::kAccurate, Numerics::kEager, Numerics::kFast}));
   EXPECT_EQ(site.counters().admissions, 4);
   EXPECT_EQ(site.counters().eager_total(), 0);
+}
+
+TEST(CallSite, AnUnknownBackwardNeedsCodeThatCanRunAgain) {
+  CallSite site("site", SiteOptions(), [](Watch&) {});
+  const auto code = [](const std::vector<at::Tensor>& tensors) {
+    Result result;
+    result.tensors = {tensors[0].sin()};
+    return result;
+  };
+  const auto make_rerun = []() -> Rerun { return {}; };
+  const auto step = [&](bool dense) {
+    Call call;
+    call.tensors = {torch::rand({3}).requires_grad_()};
+    const auto y = site.call(call, code, make_rerun).tensors.at(0);
+    // Not expanded, as that of a sum.
+    dense ? y.backward(torch::ones({3})) : y.sum().backward();
+  };
+  for (int i = 0; i < 3; ++i) {
+    step(/*dense=*/false);
+  }
+  std::string text = "no error";
+  try {
+    step(/*dense=*/true);
+  } catch (const temper::Error& error) {
+    text = error.what_without_backtrace();
+  }
+  EXPECT_EQ(
+      text,
+      "temper: a backward came that 'site' does not know, and its code can't "
+      "be run again; call backward the same way every time, or decompile()");
+  // It is looked for all the same.
+  step(/*dense=*/true);
+  step(/*dense=*/true);
+  EXPECT_EQ(site.counters().traces, 2);
+  EXPECT_EQ(site.counters().program_backwards, 3);
+  EXPECT_EQ(site.counters().eager_total(), 1);
 }
 
 TEST(Numerics, HaveNames) {
