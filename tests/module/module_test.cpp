@@ -373,6 +373,26 @@ TEST(ModuleTest, Devices) {
       temper::is_compile_supported(torch::kCPU, "fast"), temper::Error);
 }
 
+TEST(ModuleTest, DevicesHaveReasons) {
+  EXPECT_EQ(
+      temper::is_compile_supported(torch::kCPU).reason,
+      "backend 'aten' runs ATen's own operators");
+  EXPECT_EQ(
+      temper::is_compile_supported(torch::Device("cuda:1"), "eager").reason,
+      "backend 'eager' runs ATen's own operators");
+  EXPECT_EQ(
+      temper::is_compile_supported(torch::kMeta).reason,
+      "tensors on 'meta' have no values to compute");
+  // Other tests of this process register backends.
+  const auto error = error_of(
+      [] { temper::is_compile_supported(torch::Device("cuda:1"), "fast"); });
+  EXPECT_EQ(
+      error.find("temper: cannot compile for 'cuda:1': there is no backend "
+                 "'fast', expected 'aten', "),
+      0U)
+      << error;
+}
+
 // Not supported is no error of its own: ATen's operators refuse to mix devices,
 // as in eager, and what is compiled for the CPU stays.
 TEST(ModuleTest, CallsOnMetaTensors) {
