@@ -1,6 +1,7 @@
 // What GlobalState sees: each switch, its undoing, and what it leaves out.
 #include "dispatch/global_state.h"
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <ATen/SavedTensorHooks.h>
 #include <ATen/autocast_mode.h>
@@ -11,6 +12,7 @@
 
 #include <functional>
 #include <thread>
+#include <utility>
 
 namespace temper::dispatch {
 namespace {
@@ -25,6 +27,35 @@ struct Switch {
 
 at::Context& context() {
   return at::globalContext();
+}
+
+// Members of Context whose setters ask the machine first. (C++ ignores access
+// in explicit instantiations.)
+template <typename Tag, auto member>
+struct Expose {
+  friend auto get(Tag) {
+    return member;
+  }
+};
+struct LinalgBackend {
+  friend auto get(LinalgBackend);
+};
+template struct Expose<LinalgBackend, &at::Context::linalg_preferred_backend>;
+struct Tf32OneDnn {
+  friend auto get(Tf32OneDnn);
+};
+template struct Expose<Tf32OneDnn, &at::Context::allow_tf32_onednn>;
+struct ReductionCpu {
+  friend auto get(ReductionCpu);
+};
+template struct Expose<ReductionCpu, &at::Context::allow_fp16_reduction_cpu>;
+
+// A generator in the place of the default one, and back.
+void exchange_default_generator() {
+  static at::Generator other = at::detail::createCPUGenerator();
+  auto& usual =
+      const_cast<at::Generator&>(at::detail::getDefaultCPUGenerator());
+  std::swap(usual, other);
 }
 
 // A switch of Context by its setter, which is not at `value` by default.
@@ -44,13 +75,12 @@ std::vector<Switch> switches() {
   using at::Context;
   const auto precision = [](at::Float32Backend backend,
                             at::Float32Op op,
-                            at::Float32Precision usual) {
+                            at::Float32Precision usual,
+                            at::Float32Precision value =
+                                at::Float32Precision::IEEE) {
     return Switch{
         "float32 precisions",
-        [=] {
-          context().setFloat32Precision(
-              backend, op, at::Float32Precision::IEEE);
-        },
+        [=] { context().setFloat32Precision(backend, op, value); },
         [=] { context().setFloat32Precision(backend, op, usual); }};
   };
   return {
@@ -60,6 +90,22 @@ std::vector<Switch> switches() {
       {"forward grad mode was on, now off",
        [] { c10::AutogradState::get_tls_state().set_fw_grad_mode(false); },
        [] { c10::AutogradState::get_tls_state().set_fw_grad_mode(true); }},
+      {"view replay was off, now on",
+       [] {
+         c10::AutogradState::get_tls_state().set_view_replay_enabled(true);
+       },
+       [] {
+         c10::AutogradState::get_tls_state().set_view_replay_enabled(false);
+       }},
+      {"gradient layout enforcement was on, now off",
+       [] {
+         c10::AutogradState::get_tls_state()
+             .set_grad_layout_enforcement_enabled(false);
+       },
+       [] {
+         c10::AutogradState::get_tls_state()
+             .set_grad_layout_enforcement_enabled(true);
+       }},
       {"default dtype was Float, now Double",
        [] { torch::set_default_dtype(caffe2::TypeMeta::Make<double>()); },
        [] { torch::set_default_dtype(caffe2::TypeMeta::Make<float>()); }},
@@ -91,6 +137,10 @@ std::vector<Switch> switches() {
       of_context("cuDNN was on", &Context::setUserEnabledCuDNN, false, true),
       of_context("NNPACK", &Context::setUserEnabledNNPACK, false, true),
       of_context(
+          "cuDNN benchmarking", &Context::setBenchmarkCuDNN, true, false),
+      of_context("flash attention 3", &Context::setSDPUseFA3, true, false),
+      of_context("flash attention 4", &Context::setSDPUseFA4, true, false),
+      of_context(
           "flash attention was on", &Context::setSDPUseFlash, false, true),
       of_context(
           "memory-efficient attention",
@@ -111,6 +161,37 @@ std::vector<Switch> switches() {
           false),
       of_context(
           "TF32 in cuDNN was on", &Context::setAllowTF32CuDNN, false, true),
+      of_context(
+          "fp16 sums in cuBLAS",
+          &Context::setAllowFP16AccumulationCuBLAS,
+          true,
+          false),
+      of_context(
+          "native AOT kernels", &Context::setAllowNativeAot, false, true),
+      of_context(
+          "masked native AOT kernels",
+          &Context::setMaskUnconditionalNativeAot,
+          true,
+          false),
+      of_context(
+          "BLAS backend",
+          &Context::setBlasPreferredBackend,
+          at::BlasBackend::Ck,
+          at::BlasBackend::Cublas),
+      of_context(
+          "quantized engine",
+          &Context::setQEngine,
+          at::QEngine::QNNPACK,
+          at::QEngine::X86),
+      {"linear algebra backend",
+       [] { context().*get(LinalgBackend()) = at::LinalgBackend::Magma; },
+       [] { context().*get(LinalgBackend()) = at::LinalgBackend::Default; }},
+      {"TF32 in oneDNN",
+       [] { context().*get(Tf32OneDnn()) = true; },
+       [] { context().*get(Tf32OneDnn()) = false; }},
+      {"fp16 reduction on the CPU",
+       [] { context().*get(ReductionCpu()) = true; },
+       [] { context().*get(ReductionCpu()) = false; }},
       {"float32 matmul precision",
        [] { context().setFloat32MatmulPrecision("medium"); },
        [] { context().setFloat32MatmulPrecision("highest"); }},
@@ -126,6 +207,35 @@ std::vector<Switch> switches() {
           at::Float32Backend::MKLDNN,
           at::Float32Op::RNN,
           at::Float32Precision::NONE),
+      precision(
+          at::Float32Backend::MKLDNN,
+          at::Float32Op::ALL,
+          at::Float32Precision::NONE),
+      precision(
+          at::Float32Backend::MKLDNN,
+          at::Float32Op::MATMUL,
+          at::Float32Precision::IEEE,
+          at::Float32Precision::TF32),
+      precision(
+          at::Float32Backend::CUDA,
+          at::Float32Op::ALL,
+          at::Float32Precision::NONE),
+      precision(
+          at::Float32Backend::CUDA,
+          at::Float32Op::CONV,
+          at::Float32Precision::TF32),
+      precision(
+          at::Float32Backend::CUDA,
+          at::Float32Op::RNN,
+          at::Float32Precision::TF32),
+      precision(
+          at::Float32Backend::CUDA,
+          at::Float32Op::MATMUL,
+          at::Float32Precision::IEEE,
+          at::Float32Precision::TF32),
+      {"fp16 reduction in cuBLAS",
+       [] { context().setAllowFP16ReductionCuBLAS(false); },
+       [] { context().setAllowFP16ReductionCuBLAS(true); }},
       {"bf16 reduction in cuBLAS",
        [] { context().setAllowBF16ReductionCuBLAS(false); },
        [] { context().setAllowBF16ReductionCuBLAS(true); }},
@@ -139,6 +249,25 @@ std::vector<Switch> switches() {
       {"anomaly mode was off, now on",
        [] { torch::autograd::AnomalyMode::set_enabled(true); },
        [] { torch::autograd::AnomalyMode::set_enabled(false); }},
+      {"anomaly mode's check for NaN was on, now off",
+       [] { torch::autograd::AnomalyMode::set_enabled(false, false); },
+       [] { torch::autograd::AnomalyMode::set_enabled(false, true); }},
+      {"saved-tensor hooks was off, now on",
+       [] {
+         // Of no interpreter: nothing is saved meanwhile.
+         at::SavedTensorDefaultHooks::lazy_initialize();
+         at::SavedTensorDefaultHooks::push_hooks(
+             c10::SafePyObject(nullptr, nullptr),
+             c10::SafePyObject(nullptr, nullptr));
+       },
+       [] {
+         if (!at::SavedTensorDefaultHooks::get_tls_state().stack.empty()) {
+           at::SavedTensorDefaultHooks::pop_hooks();
+         }
+       }},
+      {"the default generator is another one",
+       [] { exchange_default_generator(); },
+       [] { exchange_default_generator(); }},
       {"disabling of saved-tensor hooks",
        [] { at::SavedTensorDefaultHooks::disable("not here"); },
        [] { at::SavedTensorDefaultHooks::enable(); }},
@@ -168,7 +297,8 @@ std::vector<Switch> switches() {
 TEST(GlobalState, EverySwitchIsSeenNamedAndUndone) {
   // What was never set may be something else than what it is reset to.
   for (const Switch& change : switches()) {
-    if (change.text != "forward-mode AD") {
+    if (change.text != "forward-mode AD" &&
+        change.text != "the default generator is another one") {
       change.off();
     }
   }
