@@ -231,5 +231,30 @@ TEST(CasesH, Shadowed_AViewWithAHistoryIsWrittenMoreThanOnce) {
       traces == 2 && admissions == 1 && program_calls == 3 && eager == 0);
 }
 
+// A random operator before that has not run yet: the code starts again.
+TEST(CasesH, Shadowed_GeneratorIsSeededBehindAnOperatorThatDraws) {
+  const auto report = expect_calls([](Tensor x) {
+    auto y = x * torch::rand({2});
+    if (is_shadowed()) {
+      torch::manual_seed(11);
+    }
+    return y;
+  });
+  expect_one_divergence(report, kGenerator);
+}
+
+TEST(CasesH, Shadowed_GeneratorIsDrawnFromBehindAnOperatorThatDraws) {
+  const auto report = expect_calls([](Tensor x) {
+    auto y = x * torch::rand({2});
+    if (is_shadowed()) {
+      auto generator = at::detail::getDefaultCPUGenerator();
+      const std::scoped_lock lock(generator.mutex());
+      at::check_generator<at::CPUGeneratorImpl>(generator)->random();
+    }
+    return y;
+  });
+  expect_one_divergence(report, kGenerator);
+}
+
 } // namespace
 } // namespace temper::testing
