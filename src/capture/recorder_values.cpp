@@ -201,6 +201,8 @@ ValueId Recorder::record_sum(ValueId a, ValueId b) {
   const auto& type_a = trace_.graph.values[static_cast<size_t>(a)].type;
   const auto& type_b = trace_.graph.values[static_cast<size_t>(b)].type;
   value.type = type_a;
+  value.type.conj = false; // What is lazily so is a view, which is not written.
+  value.type.neg = false;
   value.type.strides =
       at::add(on_meta(type_a), on_meta(type_b)).strides().vec();
   value.storage = static_cast<int32_t>(trace_.storages.size());
@@ -218,6 +220,10 @@ ValueId Recorder::record_sum(ValueId a, ValueId b) {
 void Recorder::place_sum(ValueId sum, const at::Tensor& tensor) {
   const auto& type = trace_.graph.values[static_cast<size_t>(sum)].type;
   const auto storage = trace_.values[static_cast<size_t>(sum)].storage;
+  if (tensor.is_conj() || tensor.is_neg()) {
+    fail("autograd summed lazily conjugated gradients in place");
+    return;
+  }
   if (tensor.strides() != c10::IntArrayRef(type.strides)) {
     // The engine added in place, where dimensions of size 1 keep their strides.
     for (int64_t d = 0; d < tensor.dim(); ++d) {

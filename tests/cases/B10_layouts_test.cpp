@@ -286,5 +286,23 @@ TEST(CasesB, B10_AGradientThatIsAViewOfAnother) {
   }
 }
 
+// The engine adds gradients of which the first is a lazy conjugate.
+TEST(CasesB, B10_SumsOfConjugatedGradients) {
+  const auto report = expect_same([](Trial& run) {
+    auto f = run.compile_function([](Tensor x) {
+      auto s = x.sum();
+      return (x + s) * s.conj() + torch::imag(x.conj()).sum();
+    });
+    for (int i = 0; i < 5; ++i) {
+      auto x = torch::randn({5}, torch::kComplexFloat).requires_grad_();
+      auto y = f(x);
+      y.backward(torch::randn_like(y));
+      run.note_grad("x", x);
+    }
+  });
+  EXPECT_COUNTERS(
+      report.total, eager == 0 && traces == 1 && program_backwards == 4);
+}
+
 } // namespace
 } // namespace temper::testing
