@@ -2,6 +2,7 @@
 // left out (nearly always), so that most programs are valid.
 #pragma once
 
+#include <algorithm>
 #include <exception>
 #include <set>
 #include <string_view>
@@ -305,6 +306,12 @@ class Generator : private Chooser {
       auto& s = result_.schedule;
       s.varying_roots &= !(known::kSumsOfUnknown && results_depend());
       s.write_outputs &= !(known::kWrittenInputs && s.varying_roots);
+      s.varying_roots &=
+          !(known::kWrittenInputs &&
+            std::any_of(
+                result_.arguments.begin(),
+                result_.arguments.end(),
+                [](const TensorSpec& spec) { return !spec.leaf; }));
     }
   }
 
