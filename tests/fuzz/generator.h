@@ -304,6 +304,9 @@ class Generator : private Chooser {
         leave_out_views();
       }
       auto& s = result_.schedule;
+      if (known::kComplexBetweenResults && has_complex() && results_depend()) {
+        s.backward = Schedule::Backward::kNone;
+      }
       s.varying_roots &= !(known::kSumsOfUnknown && results_depend());
       s.write_outputs &= !(known::kWrittenInputs && s.varying_roots);
       s.varying_roots &=
@@ -323,6 +326,13 @@ class Generator : private Chooser {
         result_.schedule.varying_roots = false;
       }
     }
+  }
+
+  bool has_complex() const {
+    return std::any_of(
+        registers_.begin(), registers_.end(), [](const Tensor& t) {
+          return t.defined() && t.is_complex();
+        });
   }
 
   // True iff some result is computed from another one, or may be.

@@ -12,5 +12,9 @@ constexpr bool kViewsBetweenUses = true;
 constexpr bool kSumsOfUnknown = true;
 /// A backward of a kind not seen before, after a write to an input: an error.
 constexpr bool kWrittenInputs = true;
+/// A gradient on its way through a result from which another is computed is
+/// dense, where eager's may be a view: products of complex numbers, whose
+/// rounding depends on the strides, differ in their last bits.
+constexpr bool kComplexBetweenResults = true;
 
 } // namespace temper::fuzz::known
