@@ -2,7 +2,7 @@
 //
 // 1. The outputs that require grad give the ports where gradients enter.
 // 2. From there the nodes are walked, not past the port of an input.
-// 3. Outputs that the walk met inside get steps of their own.
+// 3. Outputs that the walk met inside begin steps.
 // 4. What the run time asks later is counted: where gradients lead, and over
 //    how many edges.
 #include "capture/autograd_region.h"
@@ -213,8 +213,9 @@ bool Walk::find_nodes() {
   return true;
 }
 
-// Outputs from which others are computed get steps of their own, in the order
-// in which the engine reaches them (latest node first).
+// Outputs from which others are computed begin steps, in the order in which the
+// engine reaches them (latest node first); what it reaches before the next one
+// belongs to the step.
 void Walk::order_outputs() {
   auto& inner = inner_outputs_;
   std::sort(inner.begin(), inner.end(), [](Node* a, Node* b) {
@@ -224,10 +225,11 @@ void Walk::order_outputs() {
   autograd_.num_steps = static_cast<int32_t>(inner.size()) + 1;
   for (const auto& [port, index] : region.outputs) {
     auto& output = autograd_.outputs[static_cast<size_t>(index)];
-    const auto it = std::find(inner.begin(), inner.end(), port.first);
-    if (it != inner.end()) {
-      output.step = static_cast<int32_t>(it - inner.begin()) + 1;
-    }
+    output.step = static_cast<int32_t>(
+        std::count_if(inner.begin(), inner.end(), [&](const Node* node) {
+          return node == port.first ||
+              node->sequence_nr() > port.first->sequence_nr();
+        }));
     for (const auto& [other, place] : region.outputs) {
       output.made +=
           other.first->sequence_nr() < port.first->sequence_nr() ? 1 : 0;

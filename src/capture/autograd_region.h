@@ -22,7 +22,8 @@ namespace temper::capture {
 struct AutogradTrace {
   /// Graph outputs that require grad, each with the step of the chain where its
   /// gradient enters: 0, or later for outputs from which other outputs are
-  /// computed (their gradient has a part from inside).
+  /// computed (their gradient has a part from inside) and for those made before
+  /// such a one.
   struct OutputGrad {
     int32_t output = 0;
     int32_t step = 0;
