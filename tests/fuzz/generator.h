@@ -344,6 +344,9 @@ class Generator : private Chooser {
     for (const int reg : result_.program.outputs) {
       try {
         ends.insert(tensor(reg).grad_fn().get());
+        if (tensor(reg).is_view()) { // The program gives its base.
+          ends.insert(tensor(reg)._base().grad_fn().get());
+        }
       } catch (const c10::Error&) { // Eager has no history for it, and says so.
       }
     }
