@@ -52,6 +52,10 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
   const RecordedBackward& last() const {
     return last_;
   }
+  /// The engine's task that ran it.
+  int task() const {
+    return task_;
+  }
   /// True iff a backward has thrown.
   bool threw() const {
     return state_ == State::kThrew;

@@ -387,9 +387,16 @@ Result CallSite::Impl::call_while_waiting(
         record = std::move(signature->waiting);
         signature->traced.reset();
         signature->wants_backward = signature->wants_backward &&
-            ++signature->traces_for_backward < kMaxTracesForBackward;
-        way = signature->wants_backward ? Way::kTrace : Way::kPlan;
-        signature->tier = Tier::kAdmitted;
+            signature->traces_for_backward < kMaxTracesForBackward;
+        if (signature->wants_backward && signature->calls_to_skip > 0) {
+          --signature->calls_to_skip;
+        } else {
+          if (signature->wants_backward) {
+            ++signature->traces_for_backward;
+            way = Way::kTrace;
+          }
+          signature->tier = Tier::kAdmitted;
+        }
       }
     } else if (gone && signature->waiting) {
       record = std::move(signature->waiting);

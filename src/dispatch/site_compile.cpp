@@ -1,4 +1,6 @@
 // From a trace to a plan, and from tier to tier.
+#include <torch/csrc/autograd/graph_task.h>
+
 #include <algorithm>
 #include <string>
 
@@ -333,6 +335,11 @@ void CallSite::Impl::finish_backward(
         // Another one may follow; else the next call is traced, too, though
         // results of this one are still alive.
         signature->calls_while_waiting = Signature::kPatience;
+        // Of several calls that go into one backward another may have it, and
+        // again the next time.
+        if (signature->unknown_in_task == record.task()) {
+          signature->calls_to_skip = signature->traces_for_backward;
+        }
         return;
       }
       signature->waiting.reset();
@@ -346,6 +353,7 @@ void CallSite::Impl::finish_backward(
       }
       signature->wants_backward = false;
       signature->traces_for_backward = 0;
+      signature->calls_to_skip = 0;
     }
     auto plan = std::make_shared<Plan>(extends ? *before : traced);
     auto trace =
@@ -432,6 +440,7 @@ void CallSite::Impl::report_backward(
   }
   {
     const std::scoped_lock lock(signature.mutex);
+    signature.unknown_in_task = torch::autograd::get_current_graph_task_id();
     // Of many calls before one backward (an unrolled cell) each comes here: the
     // first one counts.
     if (signature.wants_backward || signature.plan.load().get() != &plan) {

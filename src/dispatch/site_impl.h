@@ -96,6 +96,8 @@ struct Signature {
   int64_t pause = 0; ///< Calls to run eagerly before the next trace.
   int unknown_backwards = 0; ///< After which one more was looked for.
   int traces_for_backward = 0; ///< That did not bring the wanted one.
+  int calls_to_skip = 0; ///< Before the next such trace.
+  int unknown_in_task = -1; ///< The engine's, in which one came last.
 };
 
 /// Sets the tier, unless somebody has given up. Under the signature's mutex.

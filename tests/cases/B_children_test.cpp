@@ -192,6 +192,38 @@ TEST(CasesB, Reruns_GraphsOfSecondDerivativesAreFreed) {
   }
 }
 
+// A critic, a siamese net: the calls of one step get gradients of different
+// kinds, the same in each step. Traces must not meet the same call each time.
+TEST(CasesB, B5_CallsOfOneBackwardWithGradientsOfDifferentKinds) {
+  for (const int count : {2, 3, 5}) {
+    const auto report = expect_same([count](Trial& run) {
+      TwoLayers net;
+      run.compile(net);
+      for (int i = 0; i < 24; ++i) {
+        if (i == 16) {
+          run.steady();
+        }
+        net->zero_grad();
+        auto loss = torch::zeros({});
+        for (int k = 0; k < count; ++k) {
+          auto y = net(torch::randn({2, 4}));
+          loss = loss +
+              (k % 3 == 0       ? y
+                   : k % 3 == 1 ? y.exp()
+                                : y.mean(1, true))
+                  .sum();
+        }
+        loss.backward();
+        run.note_module("net", *net);
+      }
+    });
+    EXPECT_COUNTERS(
+        report.steady,
+        eager == 0 && program_calls == count * 8 &&
+            program_backwards == count * 8);
+  }
+}
+
 // A node's saved tensors go with its first backward, whichever gradients that
 // was asked for.
 TEST(CasesB, B4_SecondBackwardThatNeedsNothingSaved) {
