@@ -16,11 +16,15 @@
 #include <vector>
 
 #include "support/counters.h"
+#include "support/mutants.h"
 #include "temper/temper.h"
 
 namespace {
 
 using torch::Tensor;
+
+// Of this whole program: scripts/check-mutants runs its equality tests.
+[[maybe_unused]] const bool has_mutant = temper::testing::install_mutant();
 namespace rnn = torch::nn::utils::rnn;
 
 // What a result is made of, seen by other means than temper's own.
