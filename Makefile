@@ -40,7 +40,8 @@ tsan: ## tests of dispatch and runtime with ThreadSanitizer; FOLDERS="..."
 
 mutants: ## do the tests notice wrong graphs? (see scripts/check-mutants)
 	@$(MAKE) --no-print-directory configure
-	@cmake --build $(BUILD) -j $(JOBS) --target models_tests cases_tests fuzz_tests
+	@cmake --build $(BUILD) -j $(JOBS) --target models_tests cases_tests fuzz_tests \
+	  module_tests
 	@scripts/check-mutants $(BUILD)
 
 demo: ## a small GPT trained on text, eager and compiled; ARGS="--help"
