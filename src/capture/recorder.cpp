@@ -184,13 +184,12 @@ void Recorder::end_call(const std::vector<at::Tensor>& results) {
   }
 }
 
-void Recorder::let_go_of_argument(int32_t index) {
-  const at::Tensor argument = arguments_[static_cast<size_t>(index)];
-  const auto memory = memory_of(argument);
+void Recorder::let_go_of_arguments() {
   for (auto* held : {&arguments_, &own_arguments_}) {
-    for (auto& each : *held) {
-      if (each.is_same(argument)) {
-        each = memory;
+    for (auto& argument : *held) {
+      if (argument.defined() &&
+          !(argument.is_leaf() && argument.requires_grad())) {
+        argument = memory_of(argument);
       }
     }
   }

@@ -96,9 +96,10 @@ class Recorder : public Interceptor {
   void set_place(std::string place) {
     place_ = std::move(place);
   }
-  /// Keeps this argument's memory and not itself: it has got a history, whose
-  /// hooks keep the recorder.
-  void let_go_of_argument(int32_t index);
+  /// Keeps the arguments' memory and not themselves, but for leaves that
+  /// require grad: they may get, or have got, a history whose hooks keep the
+  /// recorder.
+  void let_go_of_arguments();
   /// Nothing will be recorded any more: gives the arguments away.
   std::vector<at::Tensor> take_arguments() {
     own_arguments_.clear();

@@ -17,6 +17,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/alias.h>
 #include <c10/util/ScopeExit.h>
+#include <torch/csrc/autograd/anomaly_mode.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/graph_task.h>
 #include <torch/csrc/autograd/node.h>
@@ -488,7 +489,10 @@ BackwardRerun::Gradients BackwardRerun::gradients(
   }
   if (differentiable) {
     lead_to(results, gradients);
-    // The new graph leads here now: held from here it would never go.
+  }
+  if (differentiable || autograd::AnomalyMode::is_enabled()) {
+    // The new graph leads here now (in anomaly mode its nodes know the one that
+    // made them): held from here it would never go.
     outputs_.clear();
     inputs_.clear();
   }

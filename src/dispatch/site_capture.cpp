@@ -394,9 +394,7 @@ bool CallSite::Impl::waits_for_backward(
   if (c10::InferenceMode::is_enabled()) {
     return false;
   }
-  for (const auto argument : plan->rewritten) {
-    tracing.recorder->let_go_of_argument(argument);
-  }
+  tracing.recorder->let_go_of_arguments();
   const std::weak_ptr<Impl> weak = weak_from_this();
   const std::weak_ptr<Signature> weak_signature = signature;
   auto record = capture::BackwardRecord::begin(

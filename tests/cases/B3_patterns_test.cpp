@@ -599,22 +599,38 @@ TEST(CasesB, B3_LongHistoriesAreFreedWithoutRecursion) {
   EXPECT_COUNTERS(temper::counters_of(f), program_calls == 149993);
 }
 
+TEST(CasesB, B3_ABackwardInAnomalyModeIsNoLeak) {
+  auto f = temper::compile([](Tensor x) { return x.exp().sqrt(); });
+  for (int i = 0; i < 6; ++i) {
+    auto x = torch::randn({3}).requires_grad_();
+    const c10::weak_intrusive_ptr<at::TensorImpl> argument(x.getIntrusivePtr());
+    auto y = f(x);
+    torch::autograd::AnomalyMode::set_enabled(i >= 3);
+    y.sum().backward({}, /*retain_graph=*/true); // Which keeps the arguments.
+    torch::autograd::AnomalyMode::set_enabled(false);
+    y.reset();
+    x.reset();
+    EXPECT_TRUE(argument.expired()) << "call " << i;
+  }
+}
+
 TEST(CasesB, B3_AnArgumentThatGetsTheResultsHistoryIsNoLeak) {
   if (disabled()) {
     return;
   }
   auto w = torch::randn({3}).requires_grad_();
   auto f = temper::compile([](Tensor h, Tensor v) { return h + v; });
-  c10::weak_intrusive_ptr<at::TensorImpl> last(
-      torch::zeros({3}).getIntrusivePtr());
+  // The first call is traced.
   for (int i = 0; i < 6; ++i) {
     auto h = torch::zeros({3});
+    const c10::weak_intrusive_ptr<at::TensorImpl> argument(h.getIntrusivePtr());
     auto y = f(h, w);
     h.copy_(y);
     h.sum().backward();
-    last = c10::weak_intrusive_ptr<at::TensorImpl>(h.getIntrusivePtr());
+    y.reset();
+    h.reset();
+    EXPECT_TRUE(argument.expired()) << "call " << i;
   }
-  EXPECT_TRUE(last.expired());
   EXPECT_COUNTERS(temper::counters_of(f), eager == 0 && program_calls == 5);
   EXPECT_COUNTERS(temper::counters_of(f), program_backwards == 5);
 }
