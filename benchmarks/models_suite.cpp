@@ -1,4 +1,10 @@
 // Small models, calls that are admitted: what is won or lost in every call.
+#include <string>
+#include <vector>
+
+#include <temper/temper.h>
+#include <torch/torch.h>
+
 #include "models.h"
 #include "suites.h"
 

@@ -82,9 +82,10 @@ class ArgumentRef {
     const auto* value = std::get_if<const at::Tensor*>(&value_);
     return value == nullptr ? nullptr : *value;
   }
-  /// None if it is no list.
+  /// None if it is no list, or one that has no form here (of tensors or flags,
+  /// unless boxed).
   std::optional<size_t> list_size() const;
-  /// Of a list.
+  /// `list_size()` is not none; the index is below it.
   ArgumentRef element(size_t index) const;
   /// As `graph::same_constant` of the argument boxed, but false of what has no
   /// form here unless it is boxed: devices, generators, complex and symbolic

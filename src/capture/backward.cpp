@@ -338,7 +338,6 @@ void BackwardRecord::note_reader(Node* node) {
   }
 }
 
-// By graph input.
 void BackwardRecord::note_objects(std::vector<ObjectState>& states) const {
   const auto& trace = recorder_->trace();
   for (size_t i = 0; i < trace.bindings.size(); ++i) {

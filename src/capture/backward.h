@@ -104,7 +104,10 @@ class BackwardRecord : public std::enable_shared_from_this<BackwardRecord> {
       torch::autograd::Node* node,
       torch::autograd::variable_list& gradients);
   void note_reader(torch::autograd::Node* node);
+  /// By graph input. Of an argument that is no leaf with a gradient only the
+  /// memory is left (`Recorder::let_go_of_arguments`): it has nothing to note.
   void note_objects(std::vector<ObjectState>& states) const;
+  /// What the code of a node did beside giving gradients; empty if nothing.
   std::string effect_of(
       const torch::autograd::Node& node,
       const at::TensorList& gradients) const;

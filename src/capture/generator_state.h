@@ -8,7 +8,8 @@
 
 namespace temper::capture {
 
-/// Why a call in which somebody did that is not compiled.
+/// The reason for calls in which random numbers were drawn or seeded past
+/// operators.
 extern const char* const kGeneratorTouched;
 
 struct GeneratorState {

@@ -76,6 +76,10 @@ class Recorder : public Interceptor {
   const Ledger& ledger() const {
     return ledger_;
   }
+  /// Autograd nodes that the call makes have this number or a higher one.
+  uint64_t first_sequence_number() const {
+    return first_sequence_number_;
+  }
   /// Of a graph input that is no tangent.
   at::Tensor tensor_of(const Binding& binding) const {
     return binding.tensor(arguments_);

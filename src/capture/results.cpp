@@ -3,9 +3,13 @@
 
 #include <ATen/MemoryOverlap.h>
 #include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/node.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <set>
+#include <unordered_set>
+#include <utility>
 
 #include "capture/raw_op.h"
 
@@ -14,6 +18,16 @@ namespace {
 
 using graph::kNoValue;
 using graph::ValueId;
+using torch::autograd::Node;
+
+// What made the tensor; null for leaves. Of a view whose base was written since
+// it is the node before that, which others have edges to.
+Node* own_node(const at::Tensor& tensor) {
+  const auto* meta = tensor.defined()
+      ? torch::autograd::impl::get_autograd_meta(tensor)
+      : nullptr;
+  return meta == nullptr ? nullptr : meta->grad_fn_.get();
+}
 
 struct Producer {
   int32_t op = -1;
@@ -84,25 +98,30 @@ bool find_chain(
   }
 }
 
-// By value: an op of the forward takes it as an operand, in grad mode.
-std::vector<bool> operands_of(const Trace& trace) {
-  const auto& graph = trace.graph;
-  std::vector<bool> result(graph.values.size());
-  const auto note = [&](ValueId id) {
-    if (id != kNoValue) {
-      result[static_cast<size_t>(id)] = true;
-    }
-  };
-  for (size_t i = 0; i < graph.ops.size(); ++i) {
-    if (!trace.ops[i].grad_mode) {
+// Where the nodes that the call made, as far as gradients of results reach
+// them, send gradients.
+std::set<std::pair<Node*, uint32_t>> inner_edges(
+    const std::vector<at::Tensor>& results,
+    uint64_t first_sequence_number) {
+  std::set<std::pair<Node*, uint32_t>> edges;
+  std::unordered_set<Node*> seen;
+  std::vector<Node*> stack;
+  for (const auto& result : results) {
+    stack.push_back(own_node(result));
+  }
+  while (!stack.empty()) {
+    auto* node = stack.back();
+    stack.pop_back();
+    if (node == nullptr || node->sequence_nr() < first_sequence_number ||
+        !seen.insert(node).second) {
       continue;
     }
-    for (const auto& operand : graph.ops[i].operands) {
-      note(operand.value);
-      std::for_each(operand.values.begin(), operand.values.end(), note);
+    for (const auto& edge : node->next_edges()) {
+      edges.emplace(edge.function.get(), edge.input_nr);
+      stack.push_back(edge.function.get());
     }
   }
-  return result;
+  return edges;
 }
 
 // True iff taking the chain of views again gives a tensor with the autograd
@@ -166,7 +185,7 @@ std::vector<ResultPlan> plan_results(
     }
   }
   const auto made = producers(graph);
-  const auto is_operand = operands_of(trace);
+  const auto edges = inner_edges(results, recorder.first_sequence_number());
   for (size_t i = 0; i < results.size(); ++i) {
     const auto& result = results[i];
     auto& plan = plans[i];
@@ -178,7 +197,7 @@ std::vector<ResultPlan> plan_results(
     // which the program computed the rest: its hooks would miss the gradients
     // that come from there.
     const bool is_inside = plan.requires_grad && result.is_view() &&
-        is_operand[static_cast<size_t>(values[i])];
+        edges.contains({own_node(result), result.output_nr()});
     if (i + rewritten >= results.size()) {
       plan.kind = ResultPlan::Kind::kOutput;
       plan.index = output_of(values[i]);

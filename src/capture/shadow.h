@@ -96,6 +96,10 @@ class ShadowRun : public Interceptor {
   const std::string& refused() const {
     return refused_;
   }
+  /// True iff `refused` is for `generator_touched`.
+  bool refused_for_generator() const {
+    return refused_for_generator_;
+  }
   /// True iff somebody seeded or drew from the default generator behind
   /// operators, which may have drawn before that: they have not run yet.
   bool generator_touched() const;
@@ -117,7 +121,7 @@ class ShadowRun : public Interceptor {
       const c10::OperatorHandle& op,
       const c10::IValue* arguments,
       std::string* why);
-  /// Of these, `why` is set if not.
+  /// The following set `why`, which means something only if they return false.
   bool match_operand(
       const ArgumentRef& argument,
       const graph::Operand& operand,
@@ -167,6 +171,7 @@ class ShadowRun : public Interceptor {
   bool materialised_ = false;
   std::string divergence_;
   std::string refused_;
+  bool refused_for_generator_ = false;
 };
 
 } // namespace temper::capture

@@ -50,6 +50,7 @@ bool ShadowRun::materialise(const std::string& why) {
   divergence_ = why;
   if (generator_touched()) {
     refused_ = kGeneratorTouched;
+    refused_for_generator_ = true;
     return false;
   }
   const NoInterceptScope quiet;

@@ -271,8 +271,33 @@ void BackwardRerun::run(bool differentiable) {
   check_inputs();
   const auto arguments = aliases(differentiable);
   take_outputs(run_code(arguments));
+  if (autograd::AnomalyMode::is_enabled()) {
+    forget_parents();
+  }
   for (const auto input : plan.autograd.inputs) {
     inputs_.push_back(input_tensor(plan, input, arguments));
+  }
+}
+
+// In anomaly mode a node knows the one that was running when it was made: that
+// of the call, which leads here.
+void BackwardRerun::forget_parents() const {
+  std::unordered_set<autograd::Node*> seen;
+  std::vector<autograd::Node*> stack;
+  for (const auto& output : outputs_) {
+    stack.push_back(output.grad_fn().get());
+  }
+  while (!stack.empty()) {
+    auto* node = stack.back();
+    stack.pop_back();
+    if (node == nullptr || node->sequence_nr() < first_sequence_number_ ||
+        !seen.insert(node).second) {
+      continue;
+    }
+    node->metadata()->assign_parent({});
+    for (const auto& edge : node->next_edges()) {
+      stack.push_back(edge.function.get());
+    }
   }
 }
 
@@ -489,10 +514,7 @@ BackwardRerun::Gradients BackwardRerun::gradients(
   }
   if (differentiable) {
     lead_to(results, gradients);
-  }
-  if (differentiable || autograd::AnomalyMode::is_enabled()) {
-    // The new graph leads here now (in anomaly mode its nodes know the one that
-    // made them): held from here it would never go.
+    // The new graph leads here now: held from here it would never go.
     outputs_.clear();
     inputs_.clear();
   }

@@ -5,6 +5,7 @@
 #include <ATen/ThreadLocalState.h>
 #include <ATen/core/Tensor.h>
 #include <c10/core/TensorImpl.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/autograd/node.h>
 
 #include <cstdint>
@@ -20,6 +21,7 @@ namespace temper::dispatch {
 /// True iff this thread runs the code of a call again.
 bool rerunning();
 
+/// Of one call: what its code needs to run again, and the graph of that run.
 class BackwardRerun {
  public:
   /// At the call, before its outputs get their history. Keeps what the
@@ -38,10 +40,11 @@ class BackwardRerun {
     std::vector<std::vector<at::Tensor>> outputs;
   };
   /// The gradients that come of `tangents`, which enter at `entering` (indices
-  /// into `autograd.outputs`), all of one step. Runs the code if this has not
-  /// happened in this backward. Throws `temper::Error` where it can't run
-  /// again. In a backward that makes a graph, what leads to an output in that
-  /// graph leads to its node among `results`, if that is not null.
+  /// into `autograd.outputs`), all of one step. Runs the code unless the graph
+  /// of an earlier run can be used; one that makes a graph serves one step.
+  /// Throws `temper::Error` where it can't run again. In a backward that makes
+  /// a graph, what leads to an output in that graph leads to its node among
+  /// `results`, if that is not null.
   Gradients gradients(
       const std::vector<int32_t>& entering,
       const std::vector<at::Tensor>& tangents,
@@ -61,7 +64,9 @@ class BackwardRerun {
   Result run_code(const std::vector<at::Tensor>& arguments);
   void take_outputs(const Result& result);
   void check_inputs() const;
+  void forget_parents() const;
   void note_changed_outputs();
+  /// Turns edges to the run's outputs, in the graph behind these gradients.
   void lead_to(
       const std::vector<c10::intrusive_ptr<torch::autograd::Node>>& results,
       const torch::autograd::variable_list& gradients) const;
@@ -88,8 +93,8 @@ class BackwardRerun {
   std::vector<uint32_t> output_starts_;
   std::optional<capture::GeneratorState> generator_;
   at::ThreadLocalState thread_state_;
-  // Of the run. A second backward goes through the same graph, so that autograd
-  // says whether it may.
+  // Of the run. A second backward goes through the same graph, if that does not
+  // make one itself, so that autograd says whether it may.
   bool differentiable_ = false;
   uint64_t first_sequence_number_ = 0; ///< Of the run's nodes.
   std::vector<at::Tensor> outputs_; ///< As `autograd.outputs`.

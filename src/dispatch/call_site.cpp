@@ -330,7 +330,10 @@ Result CallSite::Impl::call(
         }
         continue; // Another thread has just changed it.
       case Tier::kReady:
-        return shadow(signature, call, code, make_rerun);
+        if (const auto plan = signature->plan.load()) {
+          return shadow(signature, plan, call, code, make_rerun);
+        }
+        continue; // It is about to be stored.
       case Tier::kNew:
         return trace(signature, call, code);
       case Tier::kEager: {
@@ -349,7 +352,8 @@ Result CallSite::Impl::call(
 
 // A traced call's backward has not come, or may not have been the last one.
 //  - With a proved plan the call runs it; when the traced call's graph is gone
-//    without the backward that is wanted, the next call is traced.
+//    without the backward that is wanted, a later one is traced (the next, or
+//    see `calls_to_skip`).
 //  - Without one it runs plainly; when the graph is gone, or it takes very
 //    long, the forward is compiled alone.
 //  - While another thread is in that backward, nothing is decided.
@@ -387,7 +391,7 @@ Result CallSite::Impl::call_while_waiting(
         record = std::move(signature->waiting);
         signature->traced.reset();
         signature->wants_backward = signature->wants_backward &&
-            signature->traces_for_backward < kMaxTracesForBackward;
+            signature->traces_for_backward + 1 < kMaxTracesForBackward;
         if (signature->wants_backward && signature->calls_to_skip > 0) {
           --signature->calls_to_skip;
         } else {
@@ -417,7 +421,8 @@ Result CallSite::Impl::call_while_waiting(
           std::make_shared<Plan>(*traced),
           capture::forward_part(record->trace()));
       if (signature->tier == Tier::kReady) {
-        return shadow(signature, call, code, make_rerun);
+        return shadow(
+            signature, signature->plan.load(), call, code, make_rerun);
       }
       break;
     case Way::kThrew:

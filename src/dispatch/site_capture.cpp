@@ -21,8 +21,6 @@
 namespace temper::dispatch {
 namespace {
 
-constexpr const char* kDiffers = "differs from call to call: ";
-
 using graph::kNoValue;
 
 // How the user's code runs under capture: TorchScript children interpret their
@@ -516,10 +514,10 @@ bool CallSite::Impl::fill_kept(
 
 Result CallSite::Impl::shadow(
     const std::shared_ptr<Signature>& signature,
+    const std::shared_ptr<const Plan>& plan,
     const Call& call,
     UserCode code,
     MakeRerun make_rerun) {
-  const auto plan = signature->plan.load();
   if (runs_hooks(*plan->trace, call.tensors)) {
     return run_eager(call, code, kRunsHooks, /*passing=*/true);
   }
@@ -528,12 +526,20 @@ Result CallSite::Impl::shadow(
   capture::ShadowRun run(*plan->trace, call.tensors);
   const auto generator = capture::GeneratorState::current();
   constexpr const char* kThrew = "the code threw where its trace did not";
+  bool told = false;
+  const auto goes_on = [&](const std::string& why, bool disturbance = false) {
+    told = true;
+    return diverged(*signature, run, why, disturbance);
+  };
   // What the code did so far was matching only, or was put back.
   const auto start_again = [&](const std::string& reason) {
     run.restore();
     generator.restore();
     stopwatch.reset();
-    if (reason == capture::kGeneratorTouched) { // Once, or by another thread.
+    if (run.refused_for_generator()) { // Once, or by another thread.
+      if (!told) { // The code has swallowed what was to unwind it.
+        retry(*signature, kDiffers + reason);
+      }
       return run_eager(call, code, kDiffers + reason, /*passing=*/true);
     }
     give_up(*signature, reason);
@@ -549,11 +555,11 @@ Result CallSite::Impl::shadow(
         std::strstr(error.what(), capture::kShadowDataMessage) != nullptr) {
       return start_again(capture::kRawAccess); // Behind the dispatcher.
     }
-    if (diverged(*signature, run, kThrew)) {
+    if (goes_on(kThrew)) {
       throw;
     }
   } catch (...) {
-    if (diverged(*signature, run, kThrew)) {
+    if (goes_on(kThrew)) {
       throw;
     }
   }
@@ -565,7 +571,7 @@ Result CallSite::Impl::shadow(
       ? run.divergence()
       : difference(*signature, *plan, run, result, generator, disturbance);
   if (!why.empty()) {
-    if (!diverged(*signature, run, why, disturbance)) {
+    if (!goes_on(why, disturbance)) {
       return start_again(run.refused());
     }
     counters.bump_eager(kDiffers + why);

@@ -11,7 +11,7 @@ const char* name_of(Tier tier) {
     case Tier::kNew:
       return "new";
     case Tier::kWaiting:
-      return "traced, waiting for its backward";
+      return "traced, a backward is waited for";
     case Tier::kReady:
       return "compiled, to be proved at the next call";
     case Tier::kAdmitted:

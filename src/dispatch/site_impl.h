@@ -26,7 +26,7 @@ namespace temper::dispatch {
 /// What a call with this signature does.
 enum class Tier : uint8_t {
   kNew, ///< Traced at the next call.
-  kWaiting, ///< Traced; its backward may still come.
+  kWaiting, ///< Traced, its backward may come; or before one more such trace.
   kReady, ///< Compiled; the next call is shadowed.
   kAdmitted, ///< Proved: guards, then the artifact.
   kEager, ///< The user's code, for a reason.
@@ -57,7 +57,8 @@ struct Signature {
   int64_t patience = 0; ///< What that began with. Guarded by the site's mutex.
 
   std::atomic<Tier> tier{Tier::kNew};
-  /// The plan that calls run, if the tier is kReady or kAdmitted.
+  /// The plan that calls run, if the tier is kReady (it may be about to come
+  /// then) or kAdmitted.
   std::atomic<std::shared_ptr<const Plan>> plan;
 
   /// That plan if it is admitted, else null. A plan that is not proved comes
@@ -95,7 +96,9 @@ struct Signature {
   int disturbances = 0; ///< Those that another thread may have disturbed.
   int64_t pause = 0; ///< Calls to run eagerly before the next trace.
   int unknown_backwards = 0; ///< After which one more was looked for.
-  int traces_for_backward = 0; ///< That did not bring the wanted one.
+  /// That did not bring the wanted one. If it is given up, later ones get one
+  /// trace each.
+  int traces_for_backward = 0;
   int calls_to_skip = 0; ///< Before the next such trace.
   int unknown_in_task = -1; ///< The engine's, in which one came last.
 };
@@ -113,6 +116,9 @@ struct Index {
   std::vector<Group> groups;
   std::vector<std::shared_ptr<Signature>> loose;
 };
+
+/// How the reason begins of calls that went another way than their trace.
+constexpr const char* kDiffers = "differs from call to call: ";
 
 /// How the reason begins of calls that change the state they are guarded by.
 constexpr std::string_view kChangesState = "the call changes watched state: ";
@@ -167,6 +173,7 @@ struct CallSite::Impl : std::enable_shared_from_this<CallSite::Impl> {
       capture::Recorder& recorder) const;
   Result shadow(
       const std::shared_ptr<Signature>& signature,
+      const std::shared_ptr<const Plan>& plan,
       const Call& call,
       UserCode code,
       MakeRerun make_rerun);

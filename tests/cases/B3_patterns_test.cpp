@@ -612,6 +612,8 @@ TEST(CasesB, B3_ABackwardInAnomalyModeIsNoLeak) {
     x.reset();
     EXPECT_TRUE(argument.expired()) << "call " << i;
   }
+  EXPECT_COUNTERS(temper::counters_of(f), traces == 1 && program_calls == 5);
+  EXPECT_COUNTERS(temper::counters_of(f), program_backwards == 2);
 }
 
 TEST(CasesB, B3_AnArgumentThatGetsTheResultsHistoryIsNoLeak) {

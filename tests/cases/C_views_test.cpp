@@ -66,6 +66,27 @@ TEST(CasesC, C1_AViewFromWhichTheRestIsComputed) {
   }
 }
 
+// A custom function runs its forward without a graph, and has an edge all the
+// same.
+struct Scale : torch::autograd::Function<Scale> {
+  static Tensor forward(torch::autograd::AutogradContext*, const Tensor& x) {
+    return x * 5;
+  }
+  static torch::autograd::variable_list backward(
+      torch::autograd::AutogradContext*,
+      const torch::autograd::variable_list& gradients) {
+    return {gradients[0] * 5};
+  }
+};
+
+TEST(CasesC, C1_AViewThatACustomFunctionTakes) {
+  const auto report = use_view_and_rest([](Tensor x) {
+    auto v = (x * 2).t();
+    return std::make_tuple(Scale::apply(v), v);
+  });
+  EXPECT_COUNTERS(report.total, admissions == 1 && program_backwards > 10);
+}
+
 // What is computed without a graph sends nothing back.
 TEST(CasesC, C1_AViewFromWhichTheRestIsComputedWithoutAGraph) {
   const auto report = expect_same([](Trial& run) {

@@ -256,5 +256,23 @@ TEST(CasesH, Shadowed_GeneratorIsDrawnFromBehindAnOperatorThatDraws) {
   expect_one_divergence(report, kGenerator);
 }
 
+// The exception that is to unwind it is swallowed, and later calls are compiled
+// all the same.
+TEST(CasesH, Shadowed_GeneratorIsSeededAndExceptionsAreSwallowed) {
+  const auto report = expect_calls([](Tensor x) {
+    auto y = x * torch::rand({2});
+    if (is_shadowed()) {
+      torch::manual_seed(11);
+      try {
+        y = y.sin();
+      } catch (const std::exception&) {
+        return y;
+      }
+    }
+    return y;
+  });
+  expect_one_divergence(report, kGenerator);
+}
+
 } // namespace
 } // namespace temper::testing
