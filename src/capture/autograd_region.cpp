@@ -225,10 +225,10 @@ void Walk::order_outputs() {
   autograd_.num_steps = static_cast<int32_t>(inner.size()) + 1;
   for (const auto& [port, index] : region.outputs) {
     auto& output = autograd_.outputs[static_cast<size_t>(index)];
+    const Node* const own = port.first;
     output.step = static_cast<int32_t>(
-        std::count_if(inner.begin(), inner.end(), [&](const Node* node) {
-          return node == port.first ||
-              node->sequence_nr() > port.first->sequence_nr();
+        std::count_if(inner.begin(), inner.end(), [own](const Node* node) {
+          return node == own || node->sequence_nr() > own->sequence_nr();
         }));
     for (const auto& [other, place] : region.outputs) {
       output.made +=

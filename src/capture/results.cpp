@@ -105,10 +105,8 @@ std::set<std::pair<Node*, uint32_t>> inner_edges(
     uint64_t first_sequence_number) {
   std::set<std::pair<Node*, uint32_t>> edges;
   std::unordered_set<Node*> seen;
-  std::vector<Node*> stack;
-  for (const auto& result : results) {
-    stack.push_back(own_node(result));
-  }
+  std::vector<Node*> stack(results.size());
+  std::transform(results.begin(), results.end(), stack.begin(), own_node);
   while (!stack.empty()) {
     auto* node = stack.back();
     stack.pop_back();

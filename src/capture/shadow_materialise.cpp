@@ -1,4 +1,6 @@
 // The shadow executor: turning a shadowed call into an eager one halfway.
+#include <torch/csrc/autograd/node.h>
+
 #include <algorithm>
 
 #include "capture/old_contents.h"

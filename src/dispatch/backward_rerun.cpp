@@ -316,7 +316,7 @@ std::vector<at::Tensor> BackwardRerun::aliases(bool differentiable) const {
       continue;
     }
     argument = argument.detach();
-    auto node = history.node.lock();
+    const auto node = history.node.lock();
     if (!differentiable || (!is_leaf && !node)) {
       argument.set_requires_grad(true);
       continue;
@@ -324,7 +324,7 @@ std::vector<at::Tensor> BackwardRerun::aliases(bool differentiable) const {
     autograd::impl::set_gradient_edge(
         argument,
         is_leaf ? autograd::impl::gradient_edge(arguments_[i])
-                : autograd::Edge(std::move(node), history.input));
+                : autograd::Edge(node, history.input));
     argument = at::alias(argument);
   }
   return arguments;

@@ -406,7 +406,7 @@ void ChainState::rerun_step(
           })) {
     std::vector<c10::intrusive_ptr<Node>> own_results;
     for (const auto& each : results) {
-      own_results.push_back(each.lock());
+      own_results.emplace_back(each.lock());
     }
     sent = rerun_.gradients(
         chain.nodes[static_cast<size_t>(entry)].entering,
