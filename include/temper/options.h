@@ -30,6 +30,12 @@ struct TEMPER_API CompileOptions {
   /// A backend may stay closer: "aten" gives the bits of eager under each.
   TORCH_ARG(std::string, numerics) = "accurate";
 
+  /// Whether a backend may keep what it makes of parameters and buffers (packed
+  /// forms, folded constants): they are to stay as they are then, since not
+  /// every write can be seen. Without it programs read live weights. "aten"
+  /// makes nothing of weights, and reads live ones with it, too.
+  TORCH_ARG(bool, freeze_weights) = false;
+
   /// Whether a call whose signature is known to run eagerly for good throws
   /// instead, with the reason. The call that finds out (it was traced, its
   /// shadow run diverged or read data by pointer) does not throw, nor do calls

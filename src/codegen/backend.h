@@ -19,6 +19,9 @@ struct BackendOptions {
   /// How far values may be from eager's: an upper bound. A backend may do
   /// better; "aten" gives eager's bits under each.
   Numerics numerics = Numerics::kAccurate;
+  /// What is made of parameters and buffers may be kept: they stay as they are.
+  /// "aten" makes nothing of them.
+  bool freeze_weights = false;
 };
 
 /// Compiles a raw graph, forward or joint. The artifact takes the slots in the

@@ -20,6 +20,7 @@ namespace temper::dispatch {
 struct SiteOptions {
   std::string backend = "aten"; ///< A registered backend, or "eager".
   codegen::Numerics numerics = codegen::Numerics::kAccurate;
+  bool freeze_weights = false; ///< See `codegen::BackendOptions`.
   bool fullgraph = false; ///< Eager with a reason is an error instead.
   int64_t max_graphs = 8; ///< Skeletons, then eager.
   int64_t max_signatures = 256; ///< Signatures, then eager.

@@ -180,6 +180,7 @@ std::string CallSite::Impl::complete(Plan& plan, capture::Trace trace) {
     const std::scoped_lock lock(mutex);
     backend = options.backend;
     backend_options.numerics = options.numerics;
+    backend_options.freeze_weights = options.freeze_weights;
   }
   if (backend == "eager") {
     return "the backend is \"eager\": graphs are only recorded";
@@ -210,8 +211,11 @@ std::string CallSite::Impl::complete(Plan& plan, capture::Trace trace) {
     return "limit of graphs reached";
   }
   // All that the artifact depends on.
-  const auto variant =
-      c10::str(backend, '/', codegen::name_of(backend_options.numerics));
+  const auto variant = c10::str(
+      backend,
+      '/',
+      codegen::name_of(backend_options.numerics),
+      backend_options.freeze_weights ? "/frozen" : "");
   plan.artifact =
       runtime::default_store().get(skeleton, variant, [&](bool is_new) {
         const auto make = codegen::find_backend(backend);

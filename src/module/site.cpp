@@ -44,6 +44,7 @@ dispatch::SiteOptions site_options(const CompileOptions& options) {
   result.backend = options.backend();
   // Checked before.
   result.numerics = codegen::numerics_of(options.numerics()).value();
+  result.freeze_weights = options.freeze_weights();
   result.fullgraph = options.fullgraph();
   result.max_graphs = options.max_graphs();
   result.max_signatures = options.max_signatures();

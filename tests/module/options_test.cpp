@@ -95,6 +95,29 @@ TEST(NumericsTest, HaveArtifactsOfTheirOwnAndKeepEagersBitsInAten) {
   temper::base::set_log_topics("");
 }
 
+TEST(FreezeWeightsTest, HasArtifactsOfItsOwnAndReadsLiveWeightsInAten) {
+  const temper::base::LogCapture log;
+  temper::base::set_log_topics("store");
+  const auto graph = [](const Tensor& x) { return x.sin() * 3 + x.cos(); };
+  auto w = torch::rand({3, 5});
+  auto f =
+      temper::compile([&w, graph](const Tensor& x) { return graph(x * w); }, w);
+  const auto x = torch::rand({3, 5});
+  for (const bool frozen : {false, true}) {
+    f.set_options(CompileOptions().freeze_weights(frozen));
+    for (int i = 0; i < 4; ++i) {
+      w.data().mul_(1.5);
+      EXPECT_TRUE(f(x).equal(graph(x * w))) << frozen << i;
+    }
+  }
+  EXPECT_EQ(f.counters().program_calls, 6);
+  EXPECT_THAT(
+      store_lines(log),
+      ElementsAre("aten/accurate: compiled", "aten/accurate/frozen: compiled"));
+  EXPECT_NE(CompileOptions(), CompileOptions().freeze_weights(true));
+  temper::base::set_log_topics("");
+}
+
 TEST(FullgraphTest, ThrowsFromTheCallAfterTheOneThatFoundOut) {
   auto f = temper::compile(
       [](const Tensor& x) { return x * x.sum().item<double>(); },
